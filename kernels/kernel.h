@@ -1,0 +1,59 @@
+/* What a kernel is to the rest of the runtime: one row in a backend's table.
+ *
+ * Rows stand best first; the selector (sched/select.c) takes the first whose can() says yes and
+ * keeps the reasons of those that did not. ref.<op> is last, takes everything, and is the
+ * definition of the op's numbers.
+ *
+ * The contract of every kernel: outputs that are parameter gradients (MPT_VALUE_GRAD) are added
+ * to, all others are written whole; inputs are only read; float data is float32 (mpt_real in
+ * ref, which tests also compile as double); results are rounded to the output's dtype by the
+ * executor after the kernel, except for quantize, cast and the optimizer, which round
+ * themselves. No kernel allocates, prints or fails: whatever can be wrong is refused by infer.
+ */
+#ifndef MPT_KERNELS_KERNEL_H
+#define MPT_KERNELS_KERNEL_H
+
+#include "graph/graph.h"
+
+typedef struct mpt_tensor {
+    void *data; /* NULL where an optional tensor is absent */
+    mpt_dtype dtype;
+    int rank;
+    int64_t dims[MPT_MAX_RANK];
+} mpt_tensor;
+
+/* What changes from step to step, set by the trainer. */
+typedef struct mpt_run_env {
+    uint64_t seed;
+    uint32_t step;        /* attempted step, from 0: keys the stochastic streams */
+    uint32_t micro_batch; /* index within the step */
+    float loss_seed;    /* loss scale / targets of the whole step: factor on softmax - onehot */
+    float grad_unscale; /* 1 / loss scale, applied once by the optimizer's tail */
+    float lr;
+    float bias_correction1, bias_correction2; /* 1 - beta^t, of applied steps */
+    int n_threads;
+} mpt_run_env;
+
+typedef struct mpt_kernel_args {
+    const mpt_node *node;
+    const mpt_tensor *in;  /* node->n_in of them */
+    const mpt_tensor *out; /* node->n_out of them */
+    void *scratch;         /* as many bytes as scratch() asked for, 64-byte aligned */
+    const mpt_run_env *env;
+} mpt_kernel_args;
+
+typedef struct mpt_kernel {
+    mpt_op op;
+    const char *name; /* "cpu.linear_sgemm" */
+    /* NULL: takes all. Else false with a reason (static text) for a node it cannot take. */
+    bool (*can)(const mpt_graph *graph, const mpt_node *node, const char **why);
+    void (*run)(const mpt_kernel_args *args);
+    /* NULL: none. Bytes of scratch for this node with n_threads threads. */
+    size_t (*scratch)(const mpt_graph *graph, const mpt_node *node, int n_threads);
+} mpt_kernel;
+
+/* The tables; each ends with a row whose run is NULL. */
+extern const mpt_kernel mpt_kernels_ref[];
+extern const mpt_kernel mpt_kernels_cpu[];
+
+#endif

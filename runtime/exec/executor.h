@@ -1,0 +1,25 @@
+/* Stage 9: walks the steps of a program. The only place that calls kernels.
+ *
+ * An executor owns the program's arena block and a table of tensors bound to it; the trainer
+ * binds state (masters, gradients, moments), which several executors share. After creation
+ * nothing allocates. */
+#ifndef MPT_EXEC_EXECUTOR_H
+#define MPT_EXEC_EXECUTOR_H
+
+#include "sched/program.h"
+
+typedef struct mpt_executor mpt_executor;
+
+mpt_status mpt_executor_create(const mpt_phase_program *program, mpt_executor **out);
+void mpt_executor_destroy(mpt_executor *executor);
+
+/* Binds the buffer of a state value (MASTER, GRADIENT, OPTIMIZER classes). */
+void mpt_executor_bind(mpt_executor *executor, mpt_value_id value, void *data);
+
+/* The tensor of any value: inputs to fill, loss and norms to read. Valid until destroyed. */
+const mpt_tensor *mpt_executor_tensor(const mpt_executor *executor, mpt_value_id value);
+
+/* Runs the steps of one pass. Rounds each output to its dtype after its kernel. */
+void mpt_executor_run(mpt_executor *executor, mpt_pass pass, const mpt_run_env *env);
+
+#endif

@@ -1,0 +1,58 @@
+/* The builder a model's graph function talks to: forward lines only, no precision anywhere.
+ *
+ * Lua's nn.* words and a host's C callback both end here. Layer and parameter names are given
+ * relative to the current scope ("mixer.up_proj" inside block 3 becomes
+ * "layers.3.mixer.up_proj"). Each call checks its inputs and fails with the model file's line.
+ * Values are [tokens, features]. */
+#ifndef MPT_GRAPH_NN_H
+#define MPT_GRAPH_NN_H
+
+#include "graph/graph.h"
+
+/* Lent to the model's build function for the length of the call. */
+typedef struct mpt_nn {
+    mpt_graph *graph;
+    mpt_where where;    /* of the call being made: the binding sets it before each */
+    const char *prefix; /* "layers.3." or "" */
+    int block;          /* -1 outside blocks */
+    bool failed;        /* a call failed: later calls return the same status */
+} mpt_nn;
+
+/* Blocks are numbered from 0 and opened in order; `root` is "layers" or "h". */
+mpt_status mpt_nn_block_begin(mpt_nn *nn, const char *root, int index);
+mpt_status mpt_nn_block_end(mpt_nn *nn);
+
+/* Inputs of the whole model. positions: 0 ... sequence-1 of each sequence. */
+mpt_status mpt_nn_tokens(mpt_nn *nn, mpt_value_id *out);
+mpt_status mpt_nn_positions(mpt_nn *nn, mpt_value_id *out);
+
+/* Everything a layer call can carry; each op reads its own (graph/nn.c has the table). */
+typedef struct mpt_nn_args {
+    const char *name; /* layer path in the scope: "mixer.up_proj"; NULL for nameless ops */
+    int n_in;
+    mpt_value_id in[MPT_MAX_IN];
+    int64_t out_features; /* linear; embedding: width */
+    int64_t rows;         /* embedding: rows of the table; 0 means the vocabulary */
+    bool bias;
+    bool transposed;  /* layout = "conv1d" */
+    bool head;        /* linear: the output projection (kind "head") */
+    const char *tied; /* linear: name of the parameter used as weight ("wte.weight") */
+    mpt_init init;    /* of the weight */
+    bool has_init;
+    mpt_init bias_init;
+    bool has_bias_init;
+    int n_parts; /* fused linear: names of the parts */
+    const char *parts[MPT_MAX_PARTS];
+    mpt_attrs attrs; /* eps, heads, groups, state, kernel, sizes, exact ... */
+} mpt_nn_args;
+
+/* One forward op by name: "linear", "embedding", "rmsnorm", "layernorm", "gated_rmsnorm",
+ * "attention", "conv1d", "ssm_scan", "gelu", "silu", "relu2", "add", "mul", "split", "concat",
+ * "cross_entropy" (in: logits; ends the model). Makes layer, parameters (NAME.weight,
+ * NAME.bias; ssm_scan: NAME.A_log, NAME.D, NAME.dt_bias) and node; `out` has room for
+ * MPT_MAX_OUT ids, of which *n_out are for the model to use.
+ * ssm_scan takes in = {x, B, C, dt}; attrs heads, head_dim, groups, state. */
+mpt_status mpt_nn_call(mpt_nn *nn, mpt_op op, const mpt_nn_args *args, mpt_value_id *out,
+                       int *n_out);
+
+#endif

@@ -1,0 +1,210 @@
+/* All a host needs: from a recipe to a training step.
+ *
+ *   ctx -> recipe -> program -> trainer
+ *
+ * Ownership: _create, _load and _compile give an object that the matching _destroy frees;
+ * accessors lend until the object they were asked of is destroyed. A context outlives what was
+ * made with it, a recipe its programs, a program its trainers. One thread per context.
+ * Every call that can fail gives a status; the context's error then says where and why and what
+ * to do. The library prints nothing, exits never, and reads no environment. */
+#ifndef MPT_MPT_H
+#define MPT_MPT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mpt/status.h"
+#include "mpt/version.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MPT_API     __attribute__((visibility("default")))
+#define MPT_CHECKED __attribute__((warn_unused_result))
+
+typedef struct mpt_ctx mpt_ctx;
+typedef struct mpt_recipe mpt_recipe;
+typedef struct mpt_program mpt_program;
+typedef struct mpt_trainer mpt_trainer;
+
+/* ---- context ---- */
+
+/* Allocates (ptr NULL), resizes or frees (new_size 0) memory; told the old size. NULL refuses,
+ * and the call that needed it fails with MPT_OUT_OF_MEMORY and loses nothing. */
+typedef void *(*mpt_alloc_fn)(void *ud, void *ptr, size_t old_size, size_t new_size);
+
+typedef enum mpt_log_level { MPT_LOG_INFO, MPT_LOG_WARNING } mpt_log_level;
+typedef void (*mpt_log_fn)(void *ud, mpt_log_level level, const char *line);
+
+typedef struct mpt_ctx_options {
+    size_t size;        /* sizeof(mpt_ctx_options): lets old hosts meet new libraries */
+    mpt_alloc_fn alloc; /* NULL: malloc and free */
+    void *alloc_ud;
+    mpt_log_fn log; /* NULL: quiet */
+    void *log_ud;
+} mpt_ctx_options;
+#define MPT_CTX_OPTIONS_INIT ((mpt_ctx_options){.size = sizeof(mpt_ctx_options)})
+
+MPT_API MPT_CHECKED mpt_status mpt_ctx_create(const mpt_ctx_options *options, mpt_ctx **out);
+MPT_API void mpt_ctx_destroy(mpt_ctx *ctx);
+
+/* The last failure. Lent until the next failing call on the same context. */
+typedef struct mpt_error {
+    mpt_status code;
+    const char *file; /* recipe or model file, NULL where there is none */
+    int line;
+    const char *text;    /* field path and fault */
+    const char *hint;    /* the way out, "" where there is none */
+    const char *message; /* all in one line: file:line: text; hint */
+    const char *c_file;  /* where in mpt it was found, for reports */
+    int c_line;
+} mpt_error;
+MPT_API const mpt_error *mpt_ctx_error(const mpt_ctx *ctx);
+
+/* Memory this context holds now and held at most, and how often it asked for some. */
+typedef struct mpt_memory_use {
+    size_t live_bytes, peak_bytes;
+    uint64_t n_allocs;
+} mpt_memory_use;
+MPT_API mpt_memory_use mpt_ctx_memory(const mpt_ctx *ctx);
+
+MPT_API const char *mpt_status_name(mpt_status status); /* "MPT_INVALID" */
+MPT_API const char *mpt_status_text(mpt_status status);
+MPT_API const char *mpt_version(void);
+
+/* ---- recipe ---- */
+
+/* One `path=value` that is applied last, as --set does: {"train.steps", "300"}. */
+typedef struct mpt_set {
+    const char *path, *value;
+} mpt_set;
+
+typedef struct mpt_load_options {
+    size_t size;
+    const mpt_set *sets; /* applied after the recipe and after the proxy's overrides */
+    int n_sets;
+    const char *tree; /* folder that holds models/ and recipes/; NULL: where mpt was built */
+} mpt_load_options;
+#define MPT_LOAD_OPTIONS_INIT ((mpt_load_options){.size = sizeof(mpt_load_options)})
+
+/* Runs a recipe file, or a recipe held in memory (`name` stands for the file in messages), in a
+ * sandbox. In library mpt; mpt_core has no Lua. */
+MPT_API MPT_CHECKED mpt_status mpt_recipe_load_file(mpt_ctx *ctx, const char *path,
+                                                    const mpt_load_options *options,
+                                                    mpt_recipe **out);
+MPT_API MPT_CHECKED mpt_status mpt_recipe_load_string(mpt_ctx *ctx, const char *name,
+                                                      const char *text, size_t length,
+                                                      const mpt_load_options *options,
+                                                      mpt_recipe **out);
+MPT_API void mpt_recipe_destroy(mpt_recipe *recipe);
+MPT_API const char *mpt_recipe_name(const mpt_recipe *recipe);
+
+/* ---- program ---- */
+
+typedef enum mpt_device { MPT_DEVICE_AUTO, MPT_DEVICE_REF, MPT_DEVICE_CPU } mpt_device;
+typedef enum mpt_model_choice {
+    MPT_MODEL_AUTO,
+    MPT_MODEL_FULL,
+    MPT_MODEL_PROXY
+} mpt_model_choice;
+
+typedef struct mpt_compile_options {
+    size_t size;
+    mpt_model_choice model; /* AUTO: the full model where it fits and ends within a day */
+    mpt_device device;
+    int n_threads;    /* 0: all cores */
+    const char *data; /* a file that replaces the recipe's data, or NULL */
+} mpt_compile_options;
+#define MPT_COMPILE_OPTIONS_INIT ((mpt_compile_options){.size = sizeof(mpt_compile_options)})
+
+/* Compiles every phase; allocates no tensor. */
+MPT_API MPT_CHECKED mpt_status mpt_compile(mpt_recipe *recipe,
+                                           const mpt_compile_options *options,
+                                           mpt_program **out);
+MPT_API void mpt_program_destroy(mpt_program *program);
+
+typedef struct mpt_program_info {
+    const char *recipe, *model, *size_name, *device;
+    bool proxy;      /* this is the proxy, not the full model */
+    const char *why; /* why AUTO chose it, one sentence; "" where it did not choose */
+    int64_t parameters;
+    int n_blocks, n_linear_layers, n_phases;
+    int64_t steps, batch, micro_batch, sequence;
+    int64_t vocab;
+    uint64_t bytes_total; /* all memory classes of the largest phase */
+    double floor;         /* entropy of the data per token in nats; NAN where unknown */
+    double unigram;       /* entropy of its unigram distribution */
+    const char *data;     /* what the data is, in words */
+    uint64_t seed;
+} mpt_program_info;
+MPT_API mpt_program_info mpt_program_get_info(const mpt_program *program);
+
+/* Texts about a program. STAGE: the value after the stage named `arg` (mpt_stage_name lists
+ * them). Text goes to `write` in pieces; a write that gives false ends the call with MPT_IO. */
+typedef enum mpt_print {
+    MPT_PRINT_PLAN,
+    MPT_PRINT_JSON,
+    MPT_PRINT_SCHEDULE,
+    MPT_PRINT_STAGE
+} mpt_print;
+typedef bool (*mpt_write_fn)(void *ud, const char *text, size_t length);
+MPT_API MPT_CHECKED mpt_status mpt_program_print(const mpt_program *program, mpt_print what,
+                                                 const char *arg, mpt_write_fn write, void *ud);
+/* Names of the ten stages in order; NULL past the end. */
+MPT_API const char *mpt_stage_name(int index);
+
+/* ---- training ---- */
+
+typedef struct mpt_trainer_options {
+    size_t size;
+    mpt_write_fn metrics; /* metrics.jsonl, a whole line a call; NULL: none */
+    void *metrics_ud;
+} mpt_trainer_options;
+#define MPT_TRAINER_OPTIONS_INIT ((mpt_trainer_options){.size = sizeof(mpt_trainer_options)})
+
+/* Allocates the run's memory and initial weights. */
+MPT_API MPT_CHECKED mpt_status mpt_trainer_create(mpt_program *program,
+                                                  const mpt_trainer_options *options,
+                                                  mpt_trainer **out);
+MPT_API void mpt_trainer_destroy(mpt_trainer *trainer);
+
+typedef struct mpt_step_result {
+    int64_t step;                     /* this attempted step, from 0 */
+    double tokens;                    /* seen so far, this step's included */
+    double loss;                      /* mean over the step's targets; nats */
+    double lr, grad_norm, loss_scale; /* norm: unscaled, before the clip */
+    bool skipped;                     /* gradients were not finite; nothing changed */
+    const char *bad_tensor;           /* then the first bad gradient */
+    const char *phase;
+} mpt_step_result;
+
+/* One optimizer step: on the recipe's data (tokens NULL), or on the caller's tokens,
+ * int32 [batch, sequence + 1] with ids below the vocabulary. */
+MPT_API MPT_CHECKED mpt_status mpt_trainer_step(mpt_trainer *trainer, const int32_t *tokens,
+                                                mpt_step_result *out);
+/* Whether all steps of the recipe are done. */
+MPT_API bool mpt_trainer_done(const mpt_trainer *trainer);
+
+/* Mean loss over validation windows, at most max_windows (0: all, 200 at most), in the current
+ * phase's forward precision. Training is not touched. */
+MPT_API MPT_CHECKED mpt_status mpt_trainer_eval(mpt_trainer *trainer, int64_t max_windows,
+                                                double *out_loss);
+/* Writes the metrics' last line. */
+MPT_API MPT_CHECKED mpt_status mpt_trainer_finish(mpt_trainer *trainer);
+
+/* Parameters by index, in the order of the model; data is float32, lent. NULL past the end. */
+typedef struct mpt_param_view {
+    const char *name;
+    int rank;
+    int64_t dims[4];
+    const float *data;
+} mpt_param_view;
+MPT_API bool mpt_trainer_param(const mpt_trainer *trainer, int index, mpt_param_view *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

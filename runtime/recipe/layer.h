@@ -1,0 +1,72 @@
+/* What a rule can select: one layer of the model, and what the rules decided for it.
+ *
+ * The graph makes the layers (graph/nn.c), recipe/resolve.c fills the policies, and
+ * graph/precision.c rewrites the graph with them. */
+#ifndef MPT_RECIPE_LAYER_H
+#define MPT_RECIPE_LAYER_H
+
+#include "base/base.h"
+#include "recipe/quantizer.h"
+
+/* X(ENUM, "name in rules", "what it is") */
+#define MPT_LAYER_KIND_LIST(X)                                                                 \
+    X(LINEAR, "linear", "GEMM layers inside blocks")                                           \
+    X(ATTENTION, "attention", "the two attention products and the softmax between them")       \
+    X(NORM, "norm", "RMSNorm, LayerNorm, gated RMSNorm")                                       \
+    X(EMBEDDING, "embedding", "token and position tables")                                     \
+    X(HEAD, "head", "the output projection to the vocabulary")                                 \
+    X(SCAN, "scan", "the Mamba-2 state-space scan")                                            \
+    X(CONV, "conv", "the depthwise causal convolution")                                        \
+    X(OTHER, "other", "elementwise operations and losses: they take the widest input")
+
+typedef enum mpt_layer_kind {
+#define MPT_LAYER_KIND_ENUM(id, name, doc) MPT_LAYER_##id,
+    MPT_LAYER_KIND_LIST(MPT_LAYER_KIND_ENUM)
+#undef MPT_LAYER_KIND_ENUM
+        MPT_LAYER_KIND_COUNT
+} mpt_layer_kind;
+
+const char *mpt_layer_kind_name(mpt_layer_kind kind);
+
+typedef struct mpt_layer {
+    const char *path; /* Hugging Face name without root: "layers.3.mixer.up_proj" */
+    mpt_layer_kind kind;
+    int block;                         /* 0-based, -1 outside blocks */
+    int64_t in_features, out_features; /* 0 where the kind has none */
+    int n_parts; /* a fused layer names its parts: q_proj, k_proj, v_proj; else 0 */
+    const char *const *parts;
+    mpt_where where; /* line of the model file */
+} mpt_layer;
+
+/* The three GEMMs of a linear layer and their six operand slots, in the order of recipes.md. */
+typedef enum mpt_gemm {
+    MPT_GEMM_FPROP,
+    MPT_GEMM_DGRAD,
+    MPT_GEMM_WGRAD,
+    MPT_GEMM_COUNT
+} mpt_gemm;
+typedef enum mpt_slot {
+    MPT_SLOT_FPROP_X,
+    MPT_SLOT_FPROP_W,
+    MPT_SLOT_DGRAD_DY,
+    MPT_SLOT_DGRAD_W,
+    MPT_SLOT_WGRAD_DY,
+    MPT_SLOT_WGRAD_X,
+    MPT_SLOT_COUNT
+} mpt_slot;
+
+const char *mpt_gemm_name(mpt_gemm gemm); /* "fprop" */
+const char *mpt_slot_name(mpt_slot slot); /* "fprop.x" */
+
+enum { MPT_DECIDED_MAX = 16 };
+
+/* The precision of one layer in one phase. */
+typedef struct mpt_policy {
+    mpt_quantizer slot[MPT_SLOT_COUNT]; /* kind LINEAR and HEAD */
+    mpt_dtype output[MPT_GEMM_COUNT];   /* of y, dx; wgrad goes to the gradient's dtype */
+    mpt_dtype compute;                  /* every kind: dtype of what the layer puts out */
+    int n_decided;                      /* places of the rules that decided something here */
+    mpt_where decided_by[MPT_DECIDED_MAX];
+} mpt_policy;
+
+#endif

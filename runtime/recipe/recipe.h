@@ -1,0 +1,205 @@
+/* The recipe IR: a recipe as plain C structs, with no trace of the language it was written in.
+ *
+ * Filled by lua/bind from a .lua file, or by a host through the setters; read by resolve.c
+ * (rules to layers), check.c (warnings), print.c (canonical text, hash) and the trainer. Every
+ * settable field is one row of schema.c, from which setter, check, suggestion and reference
+ * come. Owner: the recipe's arena; one thread. */
+#ifndef MPT_RECIPE_RECIPE_H
+#define MPT_RECIPE_RECIPE_H
+
+#include "recipe/layer.h"
+
+/* ---- rules ---- */
+
+/* Which blocks a rule speaks of. */
+typedef enum mpt_blocks_kind {
+    MPT_BLOCKS_ALL,
+    MPT_BLOCKS_FIRST,         /* first(n)     : n */
+    MPT_BLOCKS_LAST,          /* last(n)      : n */
+    MPT_BLOCKS_RANGE,         /* range(a, b)  : a to b, both included, 0-based */
+    MPT_BLOCKS_EVERY,         /* every(k)     : block indices divisible by k */
+    MPT_BLOCKS_LAST_FRACTION, /* last_fraction(f): the last ceil(f * blocks) */
+    MPT_BLOCKS_ONLY           /* only{...}    : these */
+} mpt_blocks_kind;
+
+typedef struct mpt_blocks {
+    mpt_blocks_kind kind;
+    int32_t a, b;
+    double fraction;
+    int n_only;
+    const int32_t *only;
+} mpt_blocks;
+
+/* What a rule says of one slot: a whole quantizer (has_format), or single fields of it. `set`
+ * has one bit a row of the quantizer's schema record, so that fields merge one by one. */
+typedef struct mpt_slot_use {
+    bool has_format;
+    uint64_t set;
+    mpt_quantizer q;
+} mpt_slot_use;
+
+/* The value of `use`. bare: a format alone, which replaces all six slots and clears the
+ * GEMM-level fields; for kinds other than linear and head its format is the compute format. */
+typedef struct mpt_use {
+    bool bare;
+    mpt_slot_use slot[MPT_SLOT_COUNT];
+    bool has_output[MPT_GEMM_COUNT];
+    mpt_dtype output[MPT_GEMM_COUNT];
+} mpt_use;
+
+typedef struct mpt_rule {
+    mpt_where where;
+    int n_selectors;
+    const char *const *selectors; /* kinds ("linear") or globs on the layer path */
+    mpt_blocks blocks;
+    uint32_t gemms; /* bit per mpt_gemm; 0 means all three */
+    int predicate;  /* -1, or the number to hand to mpt_source.where */
+    mpt_use use;
+} mpt_rule;
+
+typedef struct mpt_phase {
+    const char *name;
+    mpt_where where;
+    double from;           /* where it starts ... */
+    bool from_is_fraction; /* ... as a fraction of the run, else an attempted step */
+    int n_rules;
+    mpt_rule *rules; /* added after the recipe's own */
+} mpt_phase;
+
+/* ---- training ---- */
+
+/* A length of training: steps (tokens where the run is given in tokens), or a fraction of it.
+ */
+typedef struct mpt_span {
+    double value;
+    bool fraction;
+} mpt_span;
+
+typedef enum mpt_lr_kind {
+    MPT_LR_CONSTANT,
+    MPT_LR_LINEAR,
+    MPT_LR_COSINE,
+    MPT_LR_WSD
+} mpt_lr_kind;
+typedef struct mpt_lr {
+    mpt_lr_kind kind;
+    double peak, final;
+    mpt_span warmup; /* linear from 0 */
+    mpt_span decay;  /* wsd: length of the last part, from peak to final */
+} mpt_lr;
+
+typedef enum mpt_optimizer_kind { MPT_OPTIMIZER_ADAMW, MPT_OPTIMIZER_SGD } mpt_optimizer_kind;
+typedef struct mpt_optimizer {
+    mpt_optimizer_kind kind;
+    double beta1, beta2, eps, weight_decay, momentum;
+} mpt_optimizer;
+
+typedef enum mpt_decay { MPT_DECAY_MATRICES, MPT_DECAY_ALL } mpt_decay;
+
+typedef struct mpt_train {
+    uint64_t set;        /* one bit a schema row: what the recipe said, for proxy overrides */
+    int64_t steps;       /* 0: given by tokens */
+    double tokens;       /* 0: given by steps */
+    int64_t batch;       /* sequences an optimizer step */
+    int64_t micro_batch; /* 0: the default, 1 for the full model, batch for the proxy */
+    int64_t sequence;
+    mpt_optimizer optimizer;
+    mpt_decay decay;
+    mpt_lr lr;
+    double clip; /* 0: none */
+    uint64_t seed;
+    int64_t eval_every; /* 0: only at the end */
+    int64_t eval_batches;
+} mpt_train;
+
+/* ---- data ---- */
+
+typedef enum mpt_data_kind { MPT_DATA_SYNTHETIC, MPT_DATA_TEXT } mpt_data_kind;
+typedef struct mpt_data_spec {
+    mpt_data_kind kind;
+    const char
+        *path;     /* text: as written; resolved from the working, then the recipe's folder */
+    uint64_t seed; /* synthetic: of the language; 0 is the default language */
+    int32_t vocab; /* synthetic: words of the language */
+    mpt_where where;
+} mpt_data_spec;
+
+/* ---- the model ---- */
+
+struct mpt_nn; /* graph/nn.h: the builder a model's graph function talks to */
+
+/* Who draws the model's graph: Lua, or a host's C function. Called while compiling, never in a
+ * step. The recipe owns `ud` and destroys it. */
+typedef struct mpt_source {
+    void *ud;
+    /* Draws the full model or the proxy. Returns a status with the context's error set. */
+    mpt_status (*build)(void *ud, struct mpt_nn *nn, bool proxy);
+    /* Answers a rule's `where` predicate for one layer. */
+    mpt_status (*where)(void *ud, int predicate, const mpt_layer *layer, bool *out);
+    void (*destroy)(void *ud);
+} mpt_source;
+
+typedef struct mpt_model_ref {
+    bool present;
+    const char *name; /* "nemotron_h" */
+    const char *size; /* "12b", or "custom" for a table */
+    mpt_where where;
+} mpt_model_ref;
+
+/* ---- the whole ---- */
+
+struct mpt_recipe {
+    mpt_ctx *ctx;
+    mpt_arena arena;
+    const char *name, *description;
+    const char *file;        /* as the host named it */
+    const char *source_text; /* as run, for the run folder; NULL for a host's recipe */
+    mpt_where where;         /* of the recipe{} call */
+    mpt_model_ref model, proxy;
+    mpt_source source;
+    mpt_dtype base; /* compute format where no rule speaks */
+    bool base_set;
+    mpt_dtype residual; /* MPT_DTYPE_COUNT: the base format */
+    int n_rules, cap_rules;
+    mpt_rule *rules;
+    int n_phases, cap_phases;
+    mpt_phase *phases; /* n_phases >= 1 once frozen: a recipe without phases has one, "main" */
+    double loss_scale; /* 0: none declared; static otherwise */
+    mpt_train train;   /* of the full model */
+    mpt_train train_proxy; /* only the fields in its `set` count; see mpt_recipe_train */
+    mpt_data_spec data;
+    int n_allow, cap_allow;
+    const char **allow; /* names of warnings to keep quiet */
+    bool frozen;
+};
+
+/* The training settings that count for the full model or for the proxy (overrides merged). */
+mpt_train mpt_recipe_train(const mpt_recipe *recipe, bool proxy);
+
+/* Checks what can be checked without a model, fills defaults, makes the one implicit phase. */
+mpt_status mpt_recipe_freeze(mpt_recipe *recipe);
+
+/* Resolves the rules of one phase into one policy a layer, as a cascade: in order, later wins.
+ * Errors: a rule that matches nothing (with the nearest names), first and last that overlap or
+ * exceed the model, a glob that matches only a part of a fused layer, Hadamard on one operand
+ * of a GEMM only or on a square-blocked weight in fprop or dgrad. `policies` has n_layers. */
+mpt_status mpt_recipe_resolve(mpt_recipe *recipe, int phase, const mpt_layer *layers,
+                              int n_layers, int n_blocks, mpt_policy *policies);
+
+typedef struct mpt_warning {
+    const char *name; /* "sr-forward": what `allow` silences */
+    mpt_where where;
+    const char *text;
+} mpt_warning;
+
+/* The named warnings of recipes.md section 3 that hold for these policies; in the arena. */
+mpt_status mpt_recipe_check(mpt_recipe *recipe, mpt_arena *arena, const mpt_layer *layers,
+                            int n_layers, int n_blocks, mpt_policy *const *policies,
+                            mpt_warning **out_warnings, int *out_n);
+
+/* Canonical text of everything that decides numbers (not name, description, eval), and its
+ * hash as 16 hex digits. Equal recipes give equal text whatever language they came from. */
+void mpt_recipe_canonical(const mpt_recipe *recipe, mpt_str *out);
+mpt_status mpt_recipe_hash(const mpt_recipe *recipe, char out[17]);
+
+#endif

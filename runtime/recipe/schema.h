@@ -1,0 +1,95 @@
+/* The schema: each word a recipe may say is one row, and everything else is made from the rows.
+ *
+ * A record is a struct of the recipe IR ("quantizer", "train", "adamw", ...); a field is one of
+ * its members. mpt_record_set is the only way a value enters the IR, whether it comes from Lua,
+ * from `--set train.steps=20` or from a C host: so each checks, defaults and suggests alike. */
+#ifndef MPT_RECIPE_SCHEMA_H
+#define MPT_RECIPE_SCHEMA_H
+
+#include "recipe/recipe.h"
+
+typedef enum mpt_field_type {
+    MPT_FIELD_BOOL,   /* bool */
+    MPT_FIELD_INT,    /* int64_t; range min..max */
+    MPT_FIELD_NUMBER, /* double; range min..max */
+    MPT_FIELD_CHOICE, /* an enum, by its name in `choices` */
+    MPT_FIELD_FORMAT, /* mpt_dtype, by name, out of `choices` */
+    MPT_FIELD_STRING, /* const char *, copied into the recipe's arena */
+    MPT_FIELD_SPAN,   /* mpt_span: an integer or float with fraction rule of recipes.md */
+    MPT_FIELD_BLOCK,  /* int32_t[2]: "tensor", "row" or {rows, cols}; out of `choices` */
+    MPT_FIELD_PAIR,   /* double[2] */
+    MPT_FIELD_RECORD, /* an embedded struct with its own record */
+    MPT_FIELD_SPECIAL /* handled by its owner in code (rules, model, use ...): documented here,
+                         settable there */
+} mpt_field_type;
+
+typedef struct mpt_choice {
+    const char *name;
+    int64_t value;
+    const char *doc;
+} mpt_choice;
+
+struct mpt_record;
+
+typedef struct mpt_field {
+    const char *name;
+    mpt_field_type type;
+    size_t offset; /* in the record's struct */
+    double min, max;
+    const mpt_choice *choices; /* ends with a NULL name */
+    const struct mpt_record *record;
+    const char *by_default; /* as printed in the reference: "nearest", "by format" */
+    const char *doc;        /* one sentence; a row without it fails a test */
+    const char *source;     /* paper or tool the word comes from, or "" */
+} mpt_field;
+
+typedef struct mpt_record {
+    const char *name; /* "quantizer" */
+    const char *doc;
+    const mpt_field *fields;
+    int n_fields;
+    size_t set_offset; /* of a uint64_t mask in the struct, SIZE_MAX where there is none */
+} mpt_record;
+
+/* The records, by name ("recipe", "precision", "state", "train", "proxy", "adamw", "sgd", "lr",
+ * "quantizer", "hadamard", "gemm", "rule", "phase", "eval", "synthetic", "text", "static"). */
+const mpt_record *mpt_record_find(const char *name);
+const mpt_record *const *mpt_record_all(int *out_n);
+
+/* A value on its way into a field. */
+typedef enum mpt_setting_kind {
+    MPT_SETTING_BOOL,
+    MPT_SETTING_INT,
+    MPT_SETTING_NUMBER,
+    MPT_SETTING_STRING,
+    MPT_SETTING_NUMBERS /* a short list: {16, 16}, {0.9, 0.95} */
+} mpt_setting_kind;
+
+typedef struct mpt_setting {
+    mpt_setting_kind kind;
+    bool boolean;
+    int64_t integer;
+    double number; /* also set for INT */
+    const char *string;
+    int n;
+    double numbers[8];
+    bool integral; /* all of `numbers` are integers */
+} mpt_setting;
+
+/* The row of a field, or NULL with the error set: unknown name, nearest name suggested. `path`
+ * is the field path up to here ("precision.rules[2].use"), for the message. */
+const mpt_field *mpt_record_field(mpt_ctx *ctx, const mpt_record *record, const char *path,
+                                  const char *name, mpt_where where);
+
+/* Checks a value against its row and writes it into the struct at `object`. Strings go into
+ * `arena`. Errors name place, path, fault and way out. */
+mpt_status mpt_record_set(mpt_ctx *ctx, mpt_arena *arena, const mpt_record *record,
+                          void *object, const char *path, const char *name,
+                          const mpt_setting *value, mpt_where where);
+
+/* The quantizer a bare format name means ("nvfp4": 1x16 blocks, E4M3 scales ...); false where
+ * no format or preset has the name. mpt_format_names lists them, for suggestions. */
+bool mpt_quantizer_by_name(const char *name, mpt_quantizer *out);
+const char *const *mpt_format_names(int *out_n);
+
+#endif

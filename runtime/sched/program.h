@@ -1,0 +1,91 @@
+/* A program: one phase of a recipe as a flat list of steps over planned memory.
+ *
+ * select.c picks a kernel for each node, order.c makes the one flat array, memplan.c gives
+ * every transient value its offset. Nothing is decided after this: exec/executor.c walks the
+ * array. Owner of everything here: the program's arena and its graph. */
+#ifndef MPT_SCHED_PROGRAM_H
+#define MPT_SCHED_PROGRAM_H
+
+#include "graph/graph.h"
+#include "kernels/kernel.h"
+
+/* The classes `plan` counts memory by. */
+typedef enum mpt_memory_class {
+    MPT_MEMORY_MASTER,
+    MPT_MEMORY_GRADIENT,
+    MPT_MEMORY_OPTIMIZER,
+    MPT_MEMORY_WORKING_WEIGHTS,
+    MPT_MEMORY_ACTIVATIONS,
+    MPT_MEMORY_WORKSPACE,
+    MPT_MEMORY_CLASS_COUNT
+} mpt_memory_class;
+
+const char *mpt_memory_class_name(mpt_memory_class c); /* "working_weights" */
+
+typedef struct mpt_step {
+    int32_t node;
+    const mpt_kernel *kernel;
+    size_t scratch_bytes;
+} mpt_step;
+
+/* Where a value lives. Persistent state (masters, gradients, moments) has its own buffers that
+ * outlive the program, so phases share them; the rest lies in this program's one arena. */
+typedef struct mpt_placement {
+    bool state; /* bound by the trainer, offset unused */
+    size_t offset, bytes;
+    int32_t first, last; /* steps of its life; a working weight lives to the end of the step */
+} mpt_placement;
+
+typedef struct mpt_phase_program {
+    mpt_ctx *ctx;
+    mpt_arena arena;
+    mpt_graph *graph;     /* owned */
+    const char *phase;    /* its name */
+    mpt_policy *policies; /* one a layer */
+    int n_steps;
+    mpt_step *steps;
+    int segment[MPT_PASS_COUNT + 1]; /* steps of pass p: segment[p] ... segment[p + 1] - 1 */
+    mpt_placement *placement;        /* one a value */
+    size_t arena_bytes;              /* one block for all that is not state */
+    size_t scratch_offset;           /* of the common scratch, inside that block */
+    size_t bytes[MPT_MEMORY_CLASS_COUNT];
+    char schedule_hash[17];
+} mpt_phase_program;
+
+/* Why a kernel was not taken, for --dump=select. */
+typedef struct mpt_refusal {
+    int32_t node;
+    const char *kernel;
+    const char *why;
+} mpt_refusal;
+
+/* Stages 6 to 8 over a graph that stage 5 has finished; takes ownership of the graph also on
+ * failure. `kernels` is a NULL-ended list of tables, best backend first. */
+typedef struct mpt_schedule_options {
+    const mpt_kernel *const *tables;
+    int n_threads;
+} mpt_schedule_options;
+
+mpt_status mpt_schedule_select(mpt_phase_program *program, const mpt_schedule_options *options);
+mpt_status mpt_schedule_order(mpt_phase_program *program);
+mpt_status mpt_schedule_plan_memory(mpt_phase_program *program);
+
+/* The small pure planner under it: lifetimes in, offsets out, peak returned. Best fit over the
+ * values in order of size; alignment 64. */
+typedef struct mpt_lifetime {
+    int32_t first, last;
+    size_t bytes;
+    size_t offset; /* out */
+} mpt_lifetime;
+mpt_status mpt_memplan(mpt_ctx *ctx, mpt_lifetime *lives, int n, size_t *out_bytes);
+
+/* schedule_hash: formats, shapes, scaling, rounding, rotation, order of the optimizer; not
+ * kernels, device, threads, learning rate or data. */
+void mpt_schedule_hash(const mpt_graph *graph, char out[17]);
+
+/* One step a line: number, pass, layer, op, formats, shapes, recipe line. */
+void mpt_schedule_print(const mpt_phase_program *program, mpt_str *out);
+void mpt_schedule_print_selection(const mpt_phase_program *program, mpt_str *out);
+void mpt_schedule_print_memory(const mpt_phase_program *program, mpt_str *out);
+
+#endif

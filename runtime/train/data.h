@@ -1,0 +1,37 @@
+/* Where tokens come from: bytes of a text file, or the embedded synthetic language.
+ *
+ * A source is deterministic by seed and position: the batch of a step depends on nothing that
+ * ran before it. The last tenth is validation, in fixed windows that do not overlap. */
+#ifndef MPT_TRAIN_DATA_H
+#define MPT_TRAIN_DATA_H
+
+#include "recipe/recipe.h"
+
+typedef struct mpt_data mpt_data;
+
+/* Opens the source a recipe names. `override_path`, from --data, replaces it where not NULL.
+ * Errors name file, needed and present token counts. */
+mpt_status mpt_data_open(mpt_ctx *ctx, const mpt_data_spec *spec, const char *override_path,
+                         const char *recipe_file, mpt_data **out);
+void mpt_data_close(mpt_data *data);
+
+int32_t mpt_data_vocab(const mpt_data *data);
+const char *mpt_data_describe(const mpt_data *data); /* "synthetic language, 128 words" */
+
+/* Entropy per token in nats: of the source itself (NAN where unknown), and of its unigram
+ * distribution. The first is the floor of the loss, the second what a model that only counts
+ * words reaches. */
+double mpt_data_entropy(const mpt_data *data);
+double mpt_data_unigram_entropy(const mpt_data *data);
+
+/* Fills one sequence of training step `step`: row `row` of the batch (over all micro-batches).
+ * tokens[t] and targets[t] = the token after it, t < sequence. */
+void mpt_data_train(const mpt_data *data, uint64_t seed, int64_t step, int64_t row,
+                    int64_t sequence, int32_t *tokens, int32_t *targets);
+
+/* Validation windows of this length (at most 200), and one of them. */
+int64_t mpt_data_n_windows(const mpt_data *data, int64_t sequence);
+void mpt_data_window(const mpt_data *data, int64_t window, int64_t sequence, int32_t *tokens,
+                     int32_t *targets);
+
+#endif
