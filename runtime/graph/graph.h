@@ -60,7 +60,8 @@ typedef enum mpt_value_kind {
     MPT_VALUE_GRAD,       /* gradient of a parameter: nodes ADD to it, PREPARE zeroes it */
     MPT_VALUE_MOMENT,     /* optimizer state */
     MPT_VALUE_WORKING,    /* a weight in its working format: made in PREPARE, lives a step */
-    MPT_VALUE_STATUS      /* scalars the trainer reads: loss, norm, finite flags */
+    MPT_VALUE_STATUS      /* what the trainer reads: loss, norms, finite flags; kept to the end
+                             of the step. Several grad_norm nodes fill the rows of one value */
 } mpt_value_kind;
 
 typedef struct mpt_value {
@@ -123,7 +124,8 @@ typedef struct mpt_attrs {
     uint32_t row_operand, col_operand; /* ids of the stochastic stream: contract 9 */
     /* adamw, sgd */
     float beta1, beta2, weight_decay, momentum;
-    float clip; /* clip_factor: 0 is none */
+    float clip;        /* clip_factor: 0 is none */
+    int32_t row_index; /* grad_norm: row of the shared [parameters, 2] norms that it fills */
 } mpt_attrs;
 
 typedef struct mpt_node {

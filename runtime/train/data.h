@@ -15,6 +15,10 @@ mpt_status mpt_data_open(mpt_ctx *ctx, const mpt_data_spec *spec, const char *ov
                          const char *recipe_file, mpt_data **out);
 void mpt_data_close(mpt_data *data);
 
+/* Refuses a source that is too short for one sequence and its last target (MPT_DATA: "needs 129
+ * tokens, has 10"). To be asked once the sequence length is known, before anything is drawn. */
+mpt_status mpt_data_check(const mpt_data *data, int64_t sequence);
+
 int32_t mpt_data_vocab(const mpt_data *data);
 const char *mpt_data_describe(const mpt_data *data); /* "synthetic language, 128 words" */
 
@@ -29,7 +33,8 @@ double mpt_data_unigram_entropy(const mpt_data *data);
 void mpt_data_train(const mpt_data *data, uint64_t seed, int64_t step, int64_t row,
                     int64_t sequence, int32_t *tokens, int32_t *targets);
 
-/* Validation windows of this length (at most 200), and one of them. */
+/* Validation windows of this length (at most 200; 0 where the last tenth is shorter than one),
+ * and one of them. */
 int64_t mpt_data_n_windows(const mpt_data *data, int64_t sequence);
 void mpt_data_window(const mpt_data *data, int64_t window, int64_t sequence, int32_t *tokens,
                      int32_t *targets);
