@@ -1,0 +1,77 @@
+/* linear: y = f x w^T + b, and its two gradients dx = f dy w and dw += f dy^T x.
+ *
+ * f = ((1 * factor of the first operand) * factor of the second) * attrs.alpha: the tensor
+ * scales of quantized operands, taken out of the products. The operands of wgrad may have
+ * padded rows (zeros that a rotation needs), both the same number. */
+#include "kernels/ref/real.h"
+
+static mpt_real linear_factor(const mpt_kernel_args *args) {
+    const mpt_real *first = mpt_arg_in(args, 3), *second = mpt_arg_in(args, 4);
+    mpt_real f = 1;
+    if (first)
+        f *= first[0];
+    if (second)
+        f *= second[0];
+    return f * (mpt_real)args->node->attrs.alpha;
+}
+
+void MPT_REF(linear)(const mpt_kernel_args *args) {
+    const mpt_real *x = args->in[0].data, *w = args->in[1].data;
+    const mpt_real *bias = mpt_arg_in(args, 2);
+    mpt_real *y = args->out[0].data;
+    int64_t n_rows = mpt_tensor_rows(&args->out[0]), n_out = mpt_tensor_cols(&args->out[0]);
+    int64_t n_in = mpt_tensor_cols(&args->in[0]);
+    mpt_real f = linear_factor(args);
+    for (int64_t t = 0; t < n_rows; t++) {
+        for (int64_t o = 0; o < n_out; o++) {
+            mpt_real sum = 0;
+            for (int64_t i = 0; i < n_in; i++)
+                sum += x[t * n_in + i] * w[o * n_in + i];
+            y[t * n_out + o] = f * sum + (bias ? bias[o] : 0);
+        }
+    }
+}
+
+void MPT_REF(linear_dgrad)(const mpt_kernel_args *args) {
+    const mpt_real *dy = args->in[0].data, *w = args->in[1].data;
+    mpt_real *dx = args->out[0].data;
+    int64_t n_rows = mpt_tensor_rows(&args->out[0]), n_in = mpt_tensor_cols(&args->out[0]);
+    int64_t n_out = mpt_tensor_cols(&args->in[0]);
+    mpt_real f = linear_factor(args);
+    for (int64_t t = 0; t < n_rows; t++) {
+        for (int64_t i = 0; i < n_in; i++) {
+            mpt_real sum = 0;
+            for (int64_t o = 0; o < n_out; o++)
+                sum += dy[t * n_out + o] * w[o * n_in + i];
+            dx[t * n_in + i] = f * sum;
+        }
+    }
+}
+
+void MPT_REF(linear_wgrad)(const mpt_kernel_args *args) {
+    const mpt_real *dy = args->in[0].data, *x = args->in[1].data;
+    mpt_real *dw = args->out[0].data;
+    int64_t n_rows = mpt_tensor_rows(&args->in[0]);
+    int64_t n_out = mpt_tensor_cols(&args->in[0]), n_in = mpt_tensor_cols(&args->in[1]);
+    mpt_real f = linear_factor(args);
+    for (int64_t o = 0; o < n_out; o++) {
+        for (int64_t i = 0; i < n_in; i++) {
+            mpt_real sum = 0;
+            for (int64_t t = 0; t < n_rows; t++)
+                sum += dy[t * n_out + o] * x[t * n_in + i];
+            dw[o * n_in + i] += f * sum;
+        }
+    }
+}
+
+void MPT_REF(bias_grad)(const mpt_kernel_args *args) {
+    const mpt_real *dy = args->in[0].data;
+    mpt_real *db = args->out[0].data;
+    int64_t n_rows = mpt_tensor_rows(&args->in[0]), n = mpt_tensor_cols(&args->in[0]);
+    for (int64_t o = 0; o < n; o++) {
+        mpt_real sum = 0;
+        for (int64_t t = 0; t < n_rows; t++)
+            sum += dy[t * n + o];
+        db[o] += sum;
+    }
+}
