@@ -119,10 +119,6 @@ void mpt_str_append(mpt_str *s, const char *text, size_t len);
 
 /* ---- names ---- */
 
-/* The name in `names` (n of them, NULL entries skipped) nearest to `word` by edit distance with
- * transpositions, or NULL where none is near enough to be what was meant. */
-const char *mpt_nearest(const char *word, const char *const *names, int n);
-
 /* Whether `text` matches a glob of *, ?, [a-z] and {a,b} (nestable). '*' also crosses dots. */
 bool mpt_glob_match(const char *glob, const char *text);
 

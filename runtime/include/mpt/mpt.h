@@ -74,6 +74,10 @@ MPT_API const char *mpt_status_name(mpt_status status); /* "MPT_INVALID" */
 MPT_API const char *mpt_status_text(mpt_status status);
 MPT_API const char *mpt_version(void);
 
+/* The name in `names` (n of them, NULL entries skipped) nearest to `word` by edit distance with
+ * transpositions, or NULL where none is near enough to be what was meant. */
+MPT_API const char *mpt_nearest(const char *word, const char *const *names, int n);
+
 /* ---- recipe ---- */
 
 /* One `path=value` that is applied last, as --set does: {"train.steps", "300"}. */
@@ -100,6 +104,8 @@ MPT_API MPT_CHECKED mpt_status mpt_recipe_load_string(mpt_ctx *ctx, const char *
                                                       mpt_recipe **out);
 MPT_API void mpt_recipe_destroy(mpt_recipe *recipe);
 MPT_API const char *mpt_recipe_name(const mpt_recipe *recipe);
+/* The recipe's text as it was run; NULL for one that a host filled by calls. */
+MPT_API const char *mpt_recipe_source(const mpt_recipe *recipe);
 
 /* ---- program ---- */
 
@@ -138,8 +144,19 @@ typedef struct mpt_program_info {
     double unigram;       /* entropy of its unigram distribution */
     const char *data;     /* what the data is, in words */
     uint64_t seed;
+    int64_t eval_every; /* steps between evaluations; 0: only at the end */
+    int64_t eval_batches;
 } mpt_program_info;
 MPT_API mpt_program_info mpt_program_get_info(const mpt_program *program);
+
+/* The named warnings that hold for a program, by index; false past the end. */
+typedef struct mpt_warning_view {
+    const char *name; /* "sr-forward": what a recipe's `allow` silences */
+    const char *file; /* NULL where no line is to blame */
+    int line;
+    const char *text;
+} mpt_warning_view;
+MPT_API bool mpt_program_warning(const mpt_program *program, int index, mpt_warning_view *out);
 
 /* Texts about a program. STAGE: the value after the stage named `arg` (mpt_stage_name lists
  * them). Text goes to `write` in pieces; a write that gives false ends the call with MPT_IO. */
@@ -147,13 +164,19 @@ typedef enum mpt_print {
     MPT_PRINT_PLAN,
     MPT_PRINT_JSON,
     MPT_PRINT_SCHEDULE,
-    MPT_PRINT_STAGE
+    MPT_PRINT_STAGE,
+    MPT_PRINT_SCHEDULE_JSON
 } mpt_print;
 typedef bool (*mpt_write_fn)(void *ud, const char *text, size_t length);
 MPT_API MPT_CHECKED mpt_status mpt_program_print(const mpt_program *program, mpt_print what,
                                                  const char *arg, mpt_write_fn write, void *ud);
 /* Names of the ten stages in order; NULL past the end. */
 MPT_API const char *mpt_stage_name(int index);
+
+/* What this build has, one a line: ops with their kernels, number formats with their fields. */
+typedef enum mpt_listing { MPT_LIST_OPS, MPT_LIST_FORMATS } mpt_listing;
+MPT_API MPT_CHECKED mpt_status mpt_list(mpt_ctx *ctx, mpt_listing what, mpt_write_fn write,
+                                        void *ud);
 
 /* ---- training ---- */
 
