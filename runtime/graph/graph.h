@@ -70,8 +70,9 @@ typedef struct mpt_value {
     mpt_dtype dtype;
     int rank;
     int64_t dims[MPT_MAX_RANK];
-    int32_t producer; /* node, or -1 */
+    int32_t producer; /* node, or -1: inputs and state (parameters, gradients, moments) */
     int32_t param;    /* index of the parameter it belongs to, or -1 */
+    bool needs_grad;  /* something trainable may lie behind it: false behind inputs only */
 } mpt_value;
 
 int64_t mpt_value_elements(const mpt_value *value);
@@ -128,6 +129,9 @@ typedef struct mpt_attrs {
     int32_t row_index; /* grad_norm: row of the shared [parameters, 2] norms that it fills */
 } mpt_attrs;
 
+/* n_in and n_out are those of the op's row, with -1 where an optional one is absent; only
+ * concat (n_in) and split (n_out) have exactly as many as they have parts. Inference sets both.
+ */
 typedef struct mpt_node {
     mpt_op op;
     mpt_pass pass;
@@ -158,6 +162,7 @@ typedef struct mpt_graph {
     mpt_value_id loss; /* mean cross-entropy of the micro-batch, natural logarithm */
     mpt_value_id logits;
     mpt_value_id finite, norm; /* after update.c: first bad gradient or -1, global norm */
+    bool checking; /* set on verify's copy: inference checks outputs and makes none */
 } mpt_graph;
 
 mpt_status mpt_graph_create(mpt_ctx *ctx, int64_t batch, int64_t sequence, int64_t vocab,
@@ -167,6 +172,9 @@ void mpt_graph_destroy(mpt_graph *graph);
 /* Appends a value; -1 when out of memory (error set). Name is copied. */
 mpt_value_id mpt_graph_value(mpt_graph *graph, const char *name, mpt_value_kind kind,
                              mpt_dtype dtype, int rank, const int64_t *dims);
+
+/* A node with no input and no output yet: what every append starts from. */
+mpt_node mpt_node_make(mpt_op op, mpt_pass pass, int32_t layer);
 
 /* Appends a node and runs its shape inference, which makes the outputs. `node` is copied;
  * inputs, attrs, layer, pass and where are set by the caller, outputs by inference (an output
