@@ -19,7 +19,11 @@ void mpt_executor_bind(mpt_executor *executor, mpt_value_id value, void *data);
 /* The tensor of any value: inputs to fill, loss and norms to read. Valid until destroyed. */
 const mpt_tensor *mpt_executor_tensor(const mpt_executor *executor, mpt_value_id value);
 
-/* Runs the steps of one pass. Rounds each output to its dtype after its kernel. */
+/* Runs the steps of one pass. Rounds each output to its dtype after its kernel. The threads of
+ * env count for this call only, at most as many as the program was compiled for. */
 void mpt_executor_run(mpt_executor *executor, mpt_pass pass, const mpt_run_env *env);
+
+/* One step alone, for those who look at values on the way (--dump=run). */
+void mpt_executor_run_step(mpt_executor *executor, int step, const mpt_run_env *env);
 
 #endif

@@ -55,6 +55,7 @@ typedef struct mpt_rule {
     uint32_t gemms; /* bit per mpt_gemm; 0 means all three */
     int predicate;  /* -1, or the number to hand to mpt_source.where */
     mpt_use use;
+    bool decides; /* after resolving: it decided a field of some layer */
 } mpt_rule;
 
 typedef struct mpt_phase {
@@ -62,7 +63,7 @@ typedef struct mpt_phase {
     mpt_where where;
     double from;           /* where it starts ... */
     bool from_is_fraction; /* ... as a fraction of the run, else an attempted step */
-    int n_rules;
+    int n_rules, cap_rules;
     mpt_rule *rules; /* added after the recipe's own */
 } mpt_phase;
 
@@ -173,8 +174,32 @@ struct mpt_recipe {
     bool frozen;
 };
 
-/* The training settings that count for the full model or for the proxy (overrides merged). */
+/* An empty recipe with all defaults. `file` may be NULL: a host's recipe. */
+mpt_status mpt_recipe_new(mpt_ctx *ctx, const char *name, const char *file, mpt_recipe **out);
+
+/* Appends; NULL when out of memory (error set). A new rule speaks of all blocks and all GEMMs,
+ * has no predicate and an empty use. The pointer holds until the next append. `phase` -1 is the
+ * recipe itself, else an index into phases. */
+mpt_rule *mpt_recipe_append_rule(mpt_recipe *recipe, int phase);
+mpt_phase *mpt_recipe_append_phase(mpt_recipe *recipe, const char *name);
+
+/* Silences a warning; an unknown name is an error. */
+mpt_status mpt_recipe_append_allow(mpt_recipe *recipe, const char *name, mpt_where where);
+
+/* mpt_recipe_set with a place for messages: "train.steps" = "300", applied to the full model
+ * and to the proxy alike. Also "seed", short for train.seed, and "train.proxy.steps". */
+mpt_status mpt_recipe_set_at(mpt_recipe *recipe, const char *path, const char *value,
+                             mpt_where where);
+
+/* The training settings that count for the full model or for the proxy: overrides merged, steps
+ * and micro_batch filled in (tokens > 0 still tells that the run was given in tokens). */
 mpt_train mpt_recipe_train(const mpt_recipe *recipe, bool proxy);
+
+/* Lengths in optimizer steps: of the run (tokens are rounded up), of a span of it, and the
+ * attempted step at which a phase starts. */
+int64_t mpt_train_steps(const mpt_train *train);
+int64_t mpt_span_steps(const mpt_span *span, const mpt_train *train);
+int64_t mpt_phase_start(const mpt_phase *phase, int64_t steps);
 
 /* Checks what can be checked without a model, fills defaults, makes the one implicit phase. */
 mpt_status mpt_recipe_freeze(mpt_recipe *recipe);

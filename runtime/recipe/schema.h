@@ -18,7 +18,9 @@ typedef enum mpt_field_type {
     MPT_FIELD_SPAN,   /* mpt_span: an integer or float with fraction rule of recipes.md */
     MPT_FIELD_BLOCK,  /* int32_t[2]: "tensor", "row" or {rows, cols}; out of `choices` */
     MPT_FIELD_PAIR,   /* double[2] */
-    MPT_FIELD_RECORD, /* an embedded struct with its own record */
+    MPT_FIELD_RECORD, /* an embedded struct with its own record; set by mpt_record_put, or by
+                         mpt_record_set with a name out of `choices` or `variants`, or with the
+                         value of its field where it has only one (static) */
     MPT_FIELD_SPECIAL /* handled by its owner in code (rules, model, use ...): documented here,
                          settable there */
 } mpt_field_type;
@@ -34,10 +36,14 @@ struct mpt_record;
 typedef struct mpt_field {
     const char *name;
     mpt_field_type type;
-    size_t offset; /* in the record's struct */
+    size_t offset; /* in the record's struct; SIZE_MAX: checked, but there is only one value */
+    size_t bytes;  /* of the member */
     double min, max;
     const mpt_choice *choices; /* ends with a NULL name */
     const struct mpt_record *record;
+    /* Instead of `record`, where several words fit ("adamw" or "sgd"): ends with NULL. The
+     * embedded struct starts with an enum whose value is the word's index here. */
+    const struct mpt_record *const *variants;
     const char *by_default; /* as printed in the reference: "nearest", "by format" */
     const char *doc;        /* one sentence; a row without it fails a test */
     const char *source;     /* paper or tool the word comes from, or "" */
@@ -49,10 +55,21 @@ typedef struct mpt_record {
     const mpt_field *fields;
     int n_fields;
     size_t set_offset; /* of a uint64_t mask in the struct, SIZE_MAX where there is none */
+    size_t bytes;      /* of the struct; 0 where the record is a view of its parent's struct */
+    int32_t kind;      /* written to the struct's first member; -1: it has no kind */
 } mpt_record;
 
-/* The records, by name ("recipe", "precision", "state", "train", "proxy", "adamw", "sgd", "lr",
- * "quantizer", "hadamard", "gemm", "rule", "phase", "eval", "synthetic", "text", "static"). */
+/* The records, by name, and the struct each is a view of:
+ *   "recipe" "precision" "state"               mpt_recipe
+ *   "train" "proxy" "eval"                     mpt_train
+ *   "adamw" "sgd"                              mpt_optimizer
+ *   "constant" "linear" "cosine" "wsd"         mpt_lr
+ *   "synthetic" "text"                         mpt_data_spec
+ *   "quantizer"                                mpt_slot_use (its mask is `set`)
+ *   "hadamard"                                 mpt_hadamard
+ *   "static"                                   double
+ *   "phase"                                    mpt_phase
+ *   "gemm" "fprop" "dgrad" "wgrad" "rule"      none: all rows are SPECIAL (see recipe/use.h) */
 const mpt_record *mpt_record_find(const char *name);
 const mpt_record *const *mpt_record_all(int *out_n);
 
@@ -86,6 +103,31 @@ const mpt_field *mpt_record_field(mpt_ctx *ctx, const mpt_record *record, const 
 mpt_status mpt_record_set(mpt_ctx *ctx, mpt_arena *arena, const mpt_record *record,
                           void *object, const char *path, const char *name,
                           const mpt_setting *value, mpt_where where);
+
+/* Writes the defaults of a record into a struct that the caller zeroed: the value of each row
+ * whose by_default is a value, and the kind. Bits of the mask are not touched. */
+void mpt_record_init(const mpt_record *record, void *object);
+
+/* Puts a finished struct of the record `what` into a RECORD field: `lr = wsd{...}` in train.
+ * Fails where the field takes another word. */
+mpt_status mpt_record_put(mpt_ctx *ctx, const mpt_record *record, void *object,
+                          const char *path, const char *name, const mpt_record *what,
+                          const void *value, mpt_where where);
+
+/* Follows a dotted path of fields from `object` and sets the last one from text ("train.steps",
+ * "300"), read by the row's type. A record on the way that was never set gets its defaults; a
+ * record with variants is chosen by name ("train.lr", "wsd"). */
+mpt_status mpt_record_set_path(mpt_ctx *ctx, mpt_arena *arena, const mpt_record *record,
+                               void *object, const char *path, const char *text,
+                               mpt_where where);
+
+/* Reads text as the row's type wants it. */
+void mpt_setting_parse(const mpt_field *field, const char *text, mpt_setting *out);
+
+/* Whether the fields of a quantizer go together; the one place that knows which combinations
+ * the kernels have. `path` is the quantizer's ("rules[2].use.weight"). */
+mpt_status mpt_quantizer_validate(mpt_ctx *ctx, const mpt_quantizer *q, const char *path,
+                                  mpt_where where);
 
 /* The quantizer a bare format name means ("nvfp4": 1x16 blocks, E4M3 scales ...); false where
  * no format or preset has the name. mpt_format_names lists them, for suggestions. */

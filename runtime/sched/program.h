@@ -36,6 +36,15 @@ typedef struct mpt_placement {
     int32_t first, last; /* steps of its life; a working weight lives to the end of the step */
 } mpt_placement;
 
+/* Why a better kernel was not taken for a node, for --dump=select. */
+typedef struct mpt_refusal {
+    int32_t node;
+    const char *kernel;
+    const char *why;
+} mpt_refusal;
+
+struct mpt_backend; /* exec/backend.h */
+
 typedef struct mpt_phase_program {
     mpt_ctx *ctx;
     mpt_arena arena;
@@ -50,21 +59,23 @@ typedef struct mpt_phase_program {
     size_t scratch_offset;           /* of the common scratch, inside that block */
     size_t bytes[MPT_MEMORY_CLASS_COUNT];
     char schedule_hash[17];
+    int n_threads; /* that scratch was sized for: the executor uses no more */
+    int n_refusals, cap_refusals;
+    mpt_refusal *refusals;             /* in the order of nodes */
+    const struct mpt_backend *backend; /* whose memory it runs in; NULL is the host's */
 } mpt_phase_program;
 
-/* Why a kernel was not taken, for --dump=select. */
-typedef struct mpt_refusal {
-    int32_t node;
-    const char *kernel;
-    const char *why;
-} mpt_refusal;
-
-/* Stages 6 to 8 over a graph that stage 5 has finished; takes ownership of the graph also on
- * failure. `kernels` is a NULL-ended list of tables, best backend first. */
+/* Stages 6 to 8 over a graph that stage 5 has finished. `tables` is a NULL-ended list, best
+ * backend first. */
 typedef struct mpt_schedule_options {
     const mpt_kernel *const *tables;
     int n_threads;
 } mpt_schedule_options;
+
+/* An empty program around a graph that it owns from here on, also on failure. */
+mpt_status mpt_phase_program_create(mpt_graph *graph, const char *phase,
+                                    mpt_phase_program **out);
+void mpt_phase_program_destroy(mpt_phase_program *program);
 
 mpt_status mpt_schedule_select(mpt_phase_program *program, const mpt_schedule_options *options);
 mpt_status mpt_schedule_order(mpt_phase_program *program);
@@ -83,9 +94,15 @@ mpt_status mpt_memplan(mpt_ctx *ctx, mpt_lifetime *lives, int n, size_t *out_byt
  * kernels, device, threads, learning rate or data. */
 void mpt_schedule_hash(const mpt_graph *graph, char out[17]);
 
+/* Where a node comes from: the rule that decided its layer's precision, else the model's line;
+ * file NULL where nobody said anything. */
+mpt_where mpt_schedule_where(const mpt_phase_program *program, const mpt_node *node);
+
 /* One step a line: number, pass, layer, op, formats, shapes, recipe line. */
 void mpt_schedule_print(const mpt_phase_program *program, mpt_str *out);
+/* The kernel of each step, with the reasons against better ones. */
 void mpt_schedule_print_selection(const mpt_phase_program *program, mpt_str *out);
+/* Bytes by class, and the offset and life of each value in the program's block. */
 void mpt_schedule_print_memory(const mpt_phase_program *program, mpt_str *out);
 
 #endif

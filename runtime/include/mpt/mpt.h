@@ -107,6 +107,51 @@ MPT_API const char *mpt_recipe_name(const mpt_recipe *recipe);
 /* The recipe's text as it was run; NULL for one that a host filled by calls. */
 MPT_API const char *mpt_recipe_source(const mpt_recipe *recipe);
 
+/* A recipe without Lua: create, set, add rules, name the model, then mpt_compile. The result is
+ * the same as that of a .lua file which says the same. */
+MPT_API MPT_CHECKED mpt_status mpt_recipe_create(mpt_ctx *ctx, const char *name,
+                                                 mpt_recipe **out);
+
+/* Any field by its path, in the words of a recipe: ("train.lr", "wsd"), then ("train.lr.peak",
+ * "3e-3"), ("precision.base", "bf16"), ("data", "text"), ("data.path", "corpus.txt"). Setting
+ * train.steps drops train.tokens and the other way round. */
+MPT_API MPT_CHECKED mpt_status mpt_recipe_set(mpt_recipe *recipe, const char *path,
+                                              const char *value);
+
+/* A phase starts at `from`: "0.82" of the run, or step "1000". Rules name it. */
+MPT_API MPT_CHECKED mpt_status mpt_recipe_add_phase(mpt_recipe *recipe, const char *name,
+                                                    const char *from);
+
+/* One rule. Later rules win. All texts are copied; NULL or 0 means not given.
+ *   MPT_RULE(.selector = "linear", .blocks = "first 2", .use = "bf16")
+ * `words` instead of `use` speaks of single tensors, GEMMs and operands:
+ *   {"weight", "nvfp4 block=16x16"}, {"wgrad", "hadamard.size=16"}, {"fprop.output", "fp32"} */
+typedef struct mpt_rule_desc {
+    size_t size;
+    const char *file; /* where the host says it, for messages and plans */
+    int line;
+    const char *phase;    /* NULL: the recipe's own */
+    const char *selector; /* kinds and globs on layer paths, separated by spaces */
+    const char *blocks; /* "first 2", "last 8", "range 3 7", "every 4", "last_fraction 0.15" */
+    const char *gemms;  /* "fprop dgrad"; NULL: all three */
+    const char *use;    /* a format with its fields: "nvfp4 rounding=stochastic" */
+    const mpt_set *words;
+    int n_words;
+} mpt_rule_desc;
+#define MPT_RULE(...)                                                                          \
+    (&(const mpt_rule_desc){                                                                   \
+        .size = sizeof(mpt_rule_desc), .file = __FILE__, .line = __LINE__, __VA_ARGS__})
+MPT_API MPT_CHECKED mpt_status mpt_recipe_add_rule(mpt_recipe *recipe,
+                                                   const mpt_rule_desc *rule);
+
+/* The model: `build` draws its forward graph through `nn` when the recipe is compiled, with the
+ * sizes it knows for `size`. `ud` is lent and outlives the recipe. */
+struct mpt_nn;
+typedef mpt_status (*mpt_build_fn)(void *ud, struct mpt_nn *nn, bool proxy);
+MPT_API MPT_CHECKED mpt_status mpt_recipe_set_model(mpt_recipe *recipe, const char *name,
+                                                    const char *size, mpt_build_fn build,
+                                                    void *ud);
+
 /* ---- program ---- */
 
 typedef enum mpt_device { MPT_DEVICE_AUTO, MPT_DEVICE_REF, MPT_DEVICE_CPU } mpt_device;

@@ -1,0 +1,121 @@
+/* Stage 9: walks the flat list of steps and calls one kernel a step.
+ *
+ * All memory is there before the first step: one block for what the program planned, the
+ * trainer's buffers for state. A step gathers its tensors on the stack, runs, and rounds what
+ * it put out to the format that stage 5 gave it. Stage 10 (train/) calls this. */
+#include "exec/executor.h"
+
+#include <omp.h>
+
+#include "exec/backend.h"
+#include "kernels/quantize.h"
+#include "kernels/tensor.h"
+
+struct mpt_executor {
+    mpt_ctx *ctx;
+    const mpt_phase_program *program;
+    const mpt_backend *backend;
+    char *block;
+    mpt_tensor *tensors; /* one a value */
+};
+
+/* The tensor of a value: its place in the block, or no place until state is bound. */
+static mpt_tensor tensor_of(const mpt_phase_program *program, char *block, int v) {
+    const mpt_value *value = &program->graph->values[v];
+    const mpt_placement *place = &program->placement[v];
+    mpt_tensor tensor = {.dtype = value->dtype, .rank = value->rank};
+    for (int i = 0; i < value->rank; i++)
+        tensor.dims[i] = value->dims[i];
+    if (!place->state && place->last >= 0)
+        tensor.data = block + place->offset;
+    return tensor;
+}
+
+mpt_status mpt_executor_create(const mpt_phase_program *program, mpt_executor **out) {
+    mpt_ctx *ctx = program->ctx;
+    const mpt_backend *backend =
+        program->backend ? program->backend : mpt_backend_get(MPT_DEVICE_REF);
+    size_t n = (size_t)program->graph->n_values;
+    size_t bytes = mpt_size_add(sizeof(mpt_executor), mpt_size_mul(n, sizeof(mpt_tensor)));
+    *out = NULL;
+    if (backend->api != MPT_BACKEND_API)
+        return MPT_FAIL(ctx, MPT_UNSUPPORTED, MPT_NOWHERE,
+                        "backend %s was made for version %d of the interface, not %d",
+                        backend->name, backend->api, MPT_BACKEND_API);
+    mpt_executor *executor = mpt_alloc(ctx, bytes);
+    if (!executor)
+        return mpt_fail_memory(ctx, bytes);
+    *executor = (mpt_executor){.ctx = ctx, .program = program, .backend = backend};
+    executor->tensors = (mpt_tensor *)(executor + 1);
+    executor->block = backend->alloc(ctx, program->arena_bytes);
+    if (!executor->block) {
+        mpt_free(ctx, executor);
+        return mpt_fail_memory(ctx, program->arena_bytes);
+    }
+    for (int v = 0; v < program->graph->n_values; v++)
+        executor->tensors[v] = tensor_of(program, executor->block, v);
+    *out = executor;
+    return MPT_OK;
+}
+
+void mpt_executor_destroy(mpt_executor *executor) {
+    if (!executor)
+        return;
+    executor->backend->free(executor->ctx, executor->block);
+    mpt_free(executor->ctx, executor);
+}
+
+void mpt_executor_bind(mpt_executor *executor, mpt_value_id value, void *data) {
+    executor->tensors[value].data = data;
+}
+
+const mpt_tensor *mpt_executor_tensor(const mpt_executor *executor, mpt_value_id value) {
+    return &executor->tensors[value];
+}
+
+/* ---- running ---- */
+
+/* Brings an output to its format: in place, once, right behind the kernel that made it. */
+static void round_outputs(const mpt_node *node, const mpt_tensor *out) {
+    if (mpt_op_get(node->op)->flags & (MPT_OP_CAST | MPT_OP_UPDATE))
+        return; /* these round as they write */
+    for (int k = 0; k < node->n_out; k++)
+        if (out[k].data && (out[k].dtype == MPT_DTYPE_BF16 || out[k].dtype == MPT_DTYPE_FP16))
+            mpt_round_to(out[k].dtype, out[k].data, (size_t)mpt_tensor_elements(&out[k]));
+}
+
+static void run_step(const mpt_executor *executor, int step, const mpt_run_env *env) {
+    const mpt_phase_program *program = executor->program;
+    const mpt_step *s = &program->steps[step];
+    const mpt_node *node = &program->graph->nodes[s->node];
+    mpt_tensor in[MPT_MAX_IN], out[MPT_MAX_OUT];
+    for (int i = 0; i < node->n_in; i++)
+        in[i] = node->in[i] >= 0 ? executor->tensors[node->in[i]] : (mpt_tensor){.data = NULL};
+    for (int k = 0; k < node->n_out; k++)
+        out[k] =
+            node->out[k] >= 0 ? executor->tensors[node->out[k]] : (mpt_tensor){.data = NULL};
+    char *scratch = s->scratch_bytes ? executor->block + program->scratch_offset : NULL;
+    s->kernel->run(&(mpt_kernel_args){node, in, out, scratch, env});
+    round_outputs(node, out);
+}
+
+static void run_steps(const mpt_executor *executor, int from, int to, const mpt_run_env *env) {
+    const mpt_phase_program *program = executor->program;
+    int before = omp_get_max_threads();
+    mpt_run_env capped = *env;
+    if (capped.n_threads < 1 || capped.n_threads > program->n_threads)
+        capped.n_threads = program->n_threads;
+    omp_set_num_threads(capped.n_threads); /* of this thread alone; the host's own comes back */
+    for (int step = from; step < to; step++)
+        run_step(executor, step, &capped);
+    omp_set_num_threads(before);
+}
+
+void mpt_executor_run(mpt_executor *executor, mpt_pass pass, const mpt_run_env *env) {
+    const int *segment = executor->program->segment;
+    run_steps(executor, segment[pass], segment[pass + 1], env);
+}
+
+void mpt_executor_run_step(mpt_executor *executor, int step, const mpt_run_env *env) {
+    run_steps(executor, step, step + 1, env);
+}

@@ -1,0 +1,55 @@
+/* Inside stage 5: what precision.c, precision_dtypes.c and precision_copies.c share.
+ *
+ * The rewrite has three parts: every value gets its format (dtypes), every operand of a GEMM
+ * gets the copy it reads (copies), and the node list is written anew with the copies in it
+ * (precision.c). Nothing outside runtime/graph includes this. */
+#ifndef MPT_GRAPH_PRECISION_H
+#define MPT_GRAPH_PRECISION_H
+
+#include "graph/graph.h"
+
+/* One cast or quantize node to come. Several GEMMs may read it. */
+typedef struct mpt_copy {
+    mpt_value_id value; /* what it is made from */
+    int32_t next;       /* the next copy of the same value, or -1 */
+    bool is_cast;
+    mpt_dtype dtype; /* cast: to this format */
+    bool has_row, has_col;
+    mpt_quantizer row, col;
+    uint32_t row_operand, col_operand;
+    uint32_t slots; /* one bit an mpt_slot it serves */
+    int32_t layer;  /* the first that asked for it */
+    mpt_where where;
+    mpt_value_id out[4]; /* once emitted: row data, row factor, column data, column factor */
+} mpt_copy;
+
+/* How a GEMM reads one of its two operands. */
+typedef struct mpt_read {
+    int32_t copy; /* -1: the value as it is */
+    bool column;  /* the column copy of it, else the row copy (or the cast) */
+} mpt_read;
+
+typedef struct mpt_rewrite {
+    mpt_graph *graph;
+    const mpt_precision_options *options;
+    mpt_arena arena; /* freed when the rewrite is done */
+    int n_copies, cap_copies;
+    mpt_copy *copies;
+    int32_t *first_copy;        /* one a value of the old graph: head of its list, or -1 */
+    mpt_read (*reads)[2];       /* one pair a node of the old graph */
+    const char *slot_texts[64]; /* by mask of slots; NULL until one is asked for */
+} mpt_rewrite;
+
+/* Whether every number of `narrow` is one of `wide`. */
+bool mpt_precision_holds(mpt_dtype wide, mpt_dtype narrow);
+
+/* Sets the format of every value that a node makes. */
+mpt_status mpt_precision_set_dtypes(mpt_rewrite *rewrite);
+
+/* The slot that operand 0 or 1 of a GEMM fills. */
+mpt_slot mpt_precision_slot(mpt_op op, int operand);
+
+/* Finds out which copies the GEMMs need and who reads which; fills copies and reads. */
+mpt_status mpt_precision_find_copies(mpt_rewrite *rewrite);
+
+#endif

@@ -1,0 +1,188 @@
+/* Stage 5, second part: which copies of which tensors the GEMMs read.
+ *
+ * Each linear layer has six operand slots. A slot that is a plain cast reads the value as it is
+ * where its numbers fit, else one cast shared by all who want that format. Every other slot
+ * reads a quantize node: one a tensor, with a row copy (blocks along the features) and a column
+ * copy (blocks along the tokens, or along the rows of a weight), shared by all layers whose
+ * quantizers agree. */
+#include "graph/precision.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The three GEMMs with the slots of their two operands. */
+static const struct {
+    mpt_op op;
+    mpt_slot slot[2];
+} gemms[] = {
+    {MPT_OP_linear, {MPT_SLOT_FPROP_X, MPT_SLOT_FPROP_W}},
+    {MPT_OP_linear_dgrad, {MPT_SLOT_DGRAD_DY, MPT_SLOT_DGRAD_W}},
+    {MPT_OP_linear_wgrad, {MPT_SLOT_WGRAD_DY, MPT_SLOT_WGRAD_X}},
+};
+
+mpt_slot mpt_precision_slot(mpt_op op, int operand) {
+    for (size_t i = 0; i < MPT_COUNT(gemms); i++)
+        if (gemms[i].op == op)
+            return gemms[i].slot[operand];
+    return MPT_SLOT_COUNT;
+}
+
+/* Where the dot product runs along the rows of the tensor as it is stored. */
+static bool slot_is_column(mpt_slot slot) {
+    return slot == MPT_SLOT_DGRAD_W || slot == MPT_SLOT_WGRAD_DY || slot == MPT_SLOT_WGRAD_X;
+}
+
+/* Contract 9 of the numerics: low 31 bits of the hash of "layer/slot". */
+static uint32_t operand_id(const char *path, mpt_slot slot) {
+    char key[512];
+    int n = snprintf(key, sizeof key, "%s/%s", path, mpt_slot_name(slot));
+    size_t len = n < (int)sizeof key ? (size_t)n : sizeof key - 1;
+    return (uint32_t)(mpt_hash(key, len) & 0x7fffffffu);
+}
+
+/* Whether two readers of the same side of a tensor can read the same copy. Stochastic bits
+ * belong to one operand of one layer, so those are shared by nobody else. */
+static bool same_copy(const mpt_quantizer *a, uint32_t a_operand, const mpt_quantizer *b,
+                      uint32_t b_operand) {
+    return mpt_quantizer_equal(a, b) &&
+           (a->rounding == MPT_ROUNDING_NEAREST || a_operand == b_operand);
+}
+
+/* Whether the two sides of a tensor hold the same numbers: the blocks cover the same elements
+ * (square ones, or one scale a tensor), and no result depends on the direction in which the
+ * elements are taken, as a rotation and a stochastic stream do. */
+static bool same_numbers(const mpt_quantizer *one, const mpt_quantizer *other) {
+    mpt_quantizer turned = *other;
+    turned.block_rows = other->block_cols;
+    turned.block_cols = other->block_rows;
+    return one->rounding == MPT_ROUNDING_NEAREST && one->hadamard.size == 0 &&
+           mpt_quantizer_equal(one, &turned);
+}
+
+/* What one slot of one layer asks for. */
+typedef struct request {
+    mpt_value_id value;
+    mpt_slot slot;
+    const mpt_quantizer *q;
+    uint32_t operand;
+    int32_t layer;
+    mpt_where where;
+} request;
+
+static mpt_copy *add_copy(mpt_rewrite *r, const request *want) {
+    mpt_copy *grown =
+        mpt_arena_grow(&r->arena, r->copies, sizeof *r->copies, r->n_copies, &r->cap_copies);
+    if (!grown)
+        return NULL;
+    r->copies = grown;
+    mpt_copy *copy = &r->copies[r->n_copies];
+    *copy = (mpt_copy){.value = want->value,
+                       .next = -1,
+                       .layer = want->layer,
+                       .where = want->where,
+                       .out = {-1, -1, -1, -1}};
+    int32_t *link = &r->first_copy[want->value];
+    while (*link >= 0) /* a tensor has one copy or two */
+        link = &r->copies[*link].next;
+    *link = r->n_copies++;
+    return copy;
+}
+
+static void set_side(mpt_copy *copy, const request *want, bool column) {
+    *(column ? &copy->has_col : &copy->has_row) = true;
+    *(column ? &copy->col : &copy->row) = *want->q;
+    *(column ? &copy->col_operand : &copy->row_operand) = want->operand;
+}
+
+/* Whether `copy` serves the request as it stands; then says with which side. */
+static bool serves(const mpt_copy *copy, const request *want, bool *out_column) {
+    bool column = slot_is_column(want->slot);
+    bool has = column ? copy->has_col : copy->has_row;
+    bool has_other = column ? copy->has_row : copy->has_col;
+    const mpt_quantizer *side = column ? &copy->col : &copy->row;
+    uint32_t operand = column ? copy->col_operand : copy->row_operand;
+    if (copy->is_cast)
+        return false;
+    *out_column = column;
+    if (has && same_copy(side, operand, want->q, want->operand))
+        return true;
+    *out_column = !column;
+    return has_other && same_numbers(column ? &copy->row : &copy->col, want->q);
+}
+
+static mpt_status find_quantized(mpt_rewrite *r, const request *want, mpt_read *out) {
+    bool column = slot_is_column(want->slot);
+    int32_t open = -1; /* a copy whose side for this slot is still free */
+    for (int32_t c = r->first_copy[want->value]; c >= 0; c = r->copies[c].next) {
+        mpt_copy *copy = &r->copies[c];
+        if (serves(copy, want, &out->column)) {
+            out->copy = c;
+            copy->slots |= 1u << want->slot;
+            return MPT_OK;
+        }
+        if (open < 0 && !copy->is_cast && !(column ? copy->has_col : copy->has_row))
+            open = c;
+    }
+    if (open < 0 && !add_copy(r, want))
+        return MPT_OUT_OF_MEMORY;
+    *out = (mpt_read){.copy = open >= 0 ? open : r->n_copies - 1, .column = column};
+    mpt_copy *copy = &r->copies[out->copy];
+    set_side(copy, want, column);
+    copy->slots |= 1u << want->slot;
+    return MPT_OK;
+}
+
+static mpt_status find_cast(mpt_rewrite *r, const request *want, mpt_read *out) {
+    mpt_dtype to = want->q->format;
+    out->copy = -1;
+    if (mpt_precision_holds(to, r->graph->values[want->value].dtype))
+        return MPT_OK;
+    for (int32_t c = r->first_copy[want->value]; c >= 0; c = r->copies[c].next)
+        if (r->copies[c].is_cast && r->copies[c].dtype == to)
+            out->copy = c;
+    if (out->copy < 0) {
+        mpt_copy *copy = add_copy(r, want);
+        if (!copy)
+            return MPT_OUT_OF_MEMORY;
+        copy->is_cast = true;
+        copy->dtype = to;
+        out->copy = r->n_copies - 1;
+    }
+    r->copies[out->copy].slots |= 1u << want->slot;
+    return MPT_OK;
+}
+
+static mpt_status find_read(mpt_rewrite *r, const mpt_node *node, int operand, mpt_read *out) {
+    const mpt_policy *policy = &r->options->policies[node->layer];
+    mpt_slot slot = mpt_precision_slot(node->op, operand);
+    request want = {.value = node->in[operand],
+                    .slot = slot,
+                    .q = &policy->slot[slot],
+                    .layer = node->layer,
+                    .where = MPT_NOWHERE};
+    if (policy->n_decided > 0)
+        want.where = policy->decided_by[policy->n_decided - 1];
+    if (mpt_quantizer_is_cast(want.q))
+        return find_cast(r, &want, out);
+    want.operand = operand_id(r->graph->layers[node->layer].path, slot);
+    return find_quantized(r, &want, out);
+}
+
+mpt_status mpt_precision_find_copies(mpt_rewrite *rewrite) {
+    const mpt_graph *graph = rewrite->graph;
+    size_t n_values = (size_t)graph->n_values, n_nodes = (size_t)graph->n_nodes;
+    rewrite->first_copy = mpt_arena_alloc(&rewrite->arena, n_values * sizeof(int32_t));
+    rewrite->reads = mpt_arena_alloc(&rewrite->arena, n_nodes * sizeof *rewrite->reads);
+    if (!rewrite->first_copy || !rewrite->reads)
+        return MPT_OUT_OF_MEMORY;
+    memset(rewrite->first_copy, 0xff, n_values * sizeof(int32_t));
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const mpt_node *node = &graph->nodes[i];
+        rewrite->reads[i][0].copy = rewrite->reads[i][1].copy = -1;
+        if (node->layer < 0 || mpt_precision_slot(node->op, 0) == MPT_SLOT_COUNT)
+            continue;
+        for (int operand = 0; operand < 2; operand++)
+            MPT_TRY(find_read(rewrite, node, operand, &rewrite->reads[i][operand]));
+    }
+    return MPT_OK;
+}

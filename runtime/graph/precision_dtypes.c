@@ -1,0 +1,125 @@
+/* Stage 5, first part: the number format of every value.
+ *
+ * A layer's policy says what the layer puts out; the stream between blocks has its own format;
+ * everything else takes its widest input, and the gradient of a value has the value's format.
+ * Parameters, their gradients and the optimizer's state were made FP32 and stay so. */
+#include "graph/precision.h"
+
+#include "base/base.h"
+
+typedef struct format_bits {
+    int exponent, mantissa;
+} format_bits;
+
+static const format_bits formats[] = {
+#define ROW(id, name, bits, eb, mb, bias, max) {eb, mb},
+    MPT_FORMAT_LIST(ROW)
+#undef ROW
+};
+
+bool mpt_precision_holds(mpt_dtype wide, mpt_dtype narrow) {
+    return formats[narrow].exponent <= formats[wide].exponent &&
+           formats[narrow].mantissa <= formats[wide].mantissa;
+}
+
+/* The format that holds both: one of the two, or FP32 where neither holds the other (a BF16
+ * and an FP16 operand). */
+static mpt_dtype wider(mpt_dtype a, mpt_dtype b) {
+    if (mpt_precision_holds(a, b))
+        return a;
+    return mpt_precision_holds(b, a) ? b : MPT_DTYPE_FP32;
+}
+
+static mpt_dtype widest_input(const mpt_graph *graph, const mpt_node *node) {
+    mpt_dtype widest = MPT_DTYPE_COUNT;
+    for (int i = 0; i < node->n_in; i++) {
+        if (node->in[i] < 0)
+            continue;
+        mpt_dtype dtype = graph->values[node->in[i]].dtype;
+        if (formats[dtype].exponent > 0) /* token ids do not count */
+            widest = widest == MPT_DTYPE_COUNT ? dtype : wider(widest, dtype);
+    }
+    return widest == MPT_DTYPE_COUNT ? MPT_DTYPE_FP32 : widest;
+}
+
+/* The input whose gradient output k of a backward op is, or -1: then the output is a
+ * parameter's gradient. */
+static int gradient_of(mpt_op op, int k) {
+    switch (op) {
+    case MPT_OP_gelu_grad:
+    case MPT_OP_silu_grad:
+    case MPT_OP_relu2_grad:
+    case MPT_OP_rmsnorm_grad:
+    case MPT_OP_layernorm_grad:
+    case MPT_OP_conv1d_grad:
+    case MPT_OP_cross_entropy_grad:
+        return k == 0 ? 0 : -1;
+    case MPT_OP_gated_rmsnorm_grad:
+        return k < 2 ? k : -1;
+    case MPT_OP_attention_grad:
+        return k < 3 ? k : -1;
+    case MPT_OP_ssm_scan_grad:
+        return k < 4 ? k : -1;
+    default:
+        return -1;
+    }
+}
+
+/* Whether a node goes on with the stream between blocks: the embeddings start it, and each sum
+ * with it is the stream after the next block. */
+static bool makes_stream(const mpt_node *node, const bool *stream) {
+    if (node->pass != MPT_PASS_FORWARD)
+        return false;
+    if (node->op == MPT_OP_embedding)
+        return true;
+    return node->op == MPT_OP_add && (stream[node->in[0]] || stream[node->in[1]]);
+}
+
+static mpt_dtype output_dtype(const mpt_rewrite *r, const mpt_node *node, int k, bool stream) {
+    const mpt_graph *graph = r->graph;
+    const mpt_policy *policy = node->layer >= 0 ? &r->options->policies[node->layer] : NULL;
+    mpt_dtype compute = policy ? policy->compute : r->options->base;
+    int of = gradient_of(node->op, k);
+    if (of >= 0)
+        return graph->values[node->in[of]].dtype;
+    switch (node->op) {
+    case MPT_OP_embedding: /* a rule that names the table outranks the stream's format */
+        return policy && policy->n_decided > 0 ? compute : r->options->residual;
+    case MPT_OP_linear:
+        return policy ? policy->output[MPT_GEMM_FPROP] : compute;
+    case MPT_OP_linear_dgrad:
+        return policy ? policy->output[MPT_GEMM_DGRAD] : compute;
+    case MPT_OP_rmsnorm:
+    case MPT_OP_layernorm:
+    case MPT_OP_gated_rmsnorm:
+    case MPT_OP_conv1d:
+        return compute;
+    case MPT_OP_attention: /* what is kept for backward beside the result stays FP32 */
+    case MPT_OP_ssm_scan:
+        return k == 0 ? compute : MPT_DTYPE_FP32;
+    case MPT_OP_cross_entropy:
+        return MPT_DTYPE_FP32;
+    default:
+        return stream ? r->options->residual : widest_input(graph, node);
+    }
+}
+
+mpt_status mpt_precision_set_dtypes(mpt_rewrite *rewrite) {
+    mpt_graph *graph = rewrite->graph;
+    bool *stream = mpt_arena_alloc(&rewrite->arena, (size_t)graph->n_values * sizeof *stream);
+    if (!stream)
+        return MPT_OUT_OF_MEMORY;
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const mpt_node *node = &graph->nodes[i];
+        bool is_stream = makes_stream(node, stream);
+        if (node->pass != MPT_PASS_FORWARD && node->pass != MPT_PASS_BACKWARD)
+            continue;
+        for (int k = 0; k < node->n_out; k++) {
+            if (node->out[k] < 0 || graph->values[node->out[k]].kind != MPT_VALUE_ACTIVATION)
+                continue;
+            stream[node->out[k]] = is_stream;
+            graph->values[node->out[k]].dtype = output_dtype(rewrite, node, k, is_stream);
+        }
+    }
+    return MPT_OK;
+}

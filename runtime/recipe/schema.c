@@ -1,0 +1,237 @@
+/* The schema at work: looks rows up, checks values against them and stores them.
+ *
+ * The rows are in schema_precision.c and schema_train.c. Conversion (store) knows no context
+ * and no text, so that defaults pass through the same code as what a user wrote; mpt_record_set
+ * turns what went wrong into words (schema_error.c). */
+#include "recipe/schema_store.h"
+
+#include <math.h>
+#include <string.h>
+
+static const mpt_record *const records[] = {
+    &mpt_record_recipe, &mpt_record_precision, &mpt_record_state,    &mpt_record_static,
+    &mpt_record_rule,   &mpt_record_gemm,      &mpt_record_fprop,    &mpt_record_dgrad,
+    &mpt_record_wgrad,  &mpt_record_quantizer, &mpt_record_hadamard, &mpt_record_phase,
+    &mpt_record_train,  &mpt_record_proxy,     &mpt_record_eval,     &mpt_record_adamw,
+    &mpt_record_sgd,    &mpt_record_constant,  &mpt_record_linear,   &mpt_record_cosine,
+    &mpt_record_wsd,    &mpt_record_synthetic, &mpt_record_text,
+};
+
+const mpt_record *mpt_record_find(const char *name) {
+    for (size_t i = 0; i < MPT_COUNT(records); i++)
+        if (strcmp(records[i]->name, name) == 0)
+            return records[i];
+    return NULL;
+}
+
+const mpt_record *const *mpt_record_all(int *out_n) {
+    *out_n = (int)MPT_COUNT(records);
+    return records;
+}
+
+const mpt_field *mpt_record_lookup(const mpt_record *record, const char *name) {
+    for (int i = 0; i < record->n_fields; i++)
+        if (strcmp(record->fields[i].name, name) == 0)
+            return &record->fields[i];
+    return NULL;
+}
+
+const mpt_record *mpt_field_variant(const mpt_field *field, const char *name) {
+    for (int i = 0; field->variants && field->variants[i]; i++)
+        if (strcmp(field->variants[i]->name, name) == 0)
+            return field->variants[i];
+    return NULL;
+}
+
+/* The record that an embedded struct has now. */
+const mpt_record *mpt_field_record(const mpt_field *field, const void *member) {
+    int32_t kind = 0;
+    if (!field->variants)
+        return field->record;
+    memcpy(&kind, member, sizeof kind);
+    return field->variants[kind];
+}
+
+/* ---- storing ---- */
+
+static mpt_problem store_integer(const mpt_field *field, void *member, int64_t value) {
+    int32_t narrow = (int32_t)value;
+    if (field->bytes == sizeof narrow)
+        memcpy(member, &narrow, sizeof narrow);
+    else if (field->bytes)
+        memcpy(member, &value, sizeof value);
+    return MPT_PROBLEM_NONE;
+}
+
+static mpt_problem store_int(const mpt_field *field, void *member, const mpt_setting *value) {
+    int64_t integer = value->integer;
+    if (value->kind == MPT_SETTING_NUMBER) {
+        if (!isfinite(value->number))
+            return MPT_PROBLEM_NOT_FINITE;
+        if (value->number != floor(value->number))
+            return MPT_PROBLEM_NOT_INTEGER;
+        if (value->number < field->min || value->number > field->max)
+            return MPT_PROBLEM_OUT_OF_RANGE;
+        integer = (int64_t)value->number;
+    } else if (value->kind != MPT_SETTING_INT) {
+        return MPT_PROBLEM_WRONG_TYPE;
+    }
+    if ((double)integer < field->min || (double)integer > field->max)
+        return MPT_PROBLEM_OUT_OF_RANGE;
+    for (const mpt_choice *c = field->choices; c && c->value != integer; c++)
+        if (!c[1].name)
+            return MPT_PROBLEM_NO_CHOICE;
+    return store_integer(field, member, integer);
+}
+
+static mpt_problem check_number(const mpt_field *field, double number) {
+    if (!isfinite(number))
+        return MPT_PROBLEM_NOT_FINITE;
+    return number < field->min || number > field->max ? MPT_PROBLEM_OUT_OF_RANGE
+                                                      : MPT_PROBLEM_NONE;
+}
+
+static mpt_problem store_number(const mpt_field *field, void *member,
+                                const mpt_setting *value) {
+    if (value->kind != MPT_SETTING_INT && value->kind != MPT_SETTING_NUMBER)
+        return MPT_PROBLEM_WRONG_TYPE;
+    mpt_problem problem = check_number(field, value->number);
+    if (!problem)
+        memcpy(member, &value->number, sizeof value->number);
+    return problem;
+}
+
+/* A float up to 1 is a fraction of the run; all else is a count, and counts are whole. */
+static mpt_problem store_span(const mpt_field *field, void *member, const mpt_setting *value) {
+    if (value->kind != MPT_SETTING_INT && value->kind != MPT_SETTING_NUMBER)
+        return MPT_PROBLEM_WRONG_TYPE;
+    mpt_problem problem = check_number(field, value->number);
+    bool fraction = value->kind == MPT_SETTING_NUMBER && value->number <= 1.0;
+    if (!problem && !fraction && value->number != floor(value->number))
+        problem = MPT_PROBLEM_NOT_INTEGER;
+    if (problem)
+        return problem;
+    memcpy(member, &value->number, sizeof value->number);
+    memcpy((char *)member + offsetof(mpt_span, fraction), &fraction, sizeof fraction);
+    return MPT_PROBLEM_NONE;
+}
+
+static mpt_problem store_pair(const mpt_field *field, void *member, const mpt_setting *value) {
+    if (value->kind != MPT_SETTING_NUMBERS || value->n != 2)
+        return MPT_PROBLEM_WRONG_TYPE;
+    for (int i = 0; i < 2; i++) {
+        mpt_problem problem = check_number(field, value->numbers[i]);
+        if (problem)
+            return problem;
+    }
+    memcpy(member, value->numbers, 2 * sizeof(double));
+    return MPT_PROBLEM_NONE;
+}
+
+static mpt_problem store_block(const mpt_field *field, void *member, const mpt_setting *value) {
+    bool list = value->kind == MPT_SETTING_NUMBERS && value->n == 2;
+    if (!list && value->kind != MPT_SETTING_STRING)
+        return MPT_PROBLEM_WRONG_TYPE;
+    for (const mpt_choice *c = field->choices; c->name; c++) {
+        int32_t block[2] = {(int32_t)(c->value >> 32), (int32_t)c->value};
+        if (list
+                ? block[0] > 0 && value->numbers[0] == block[0] && value->numbers[1] == block[1]
+                : strcmp(c->name, value->string) == 0) {
+            memcpy(member, block, sizeof block);
+            return MPT_PROBLEM_NONE;
+        }
+    }
+    return MPT_PROBLEM_NO_CHOICE;
+}
+
+static mpt_problem store_choice(const mpt_field *field, void *member,
+                                const mpt_setting *value) {
+    if (value->kind != MPT_SETTING_STRING)
+        return MPT_PROBLEM_WRONG_TYPE;
+    for (const mpt_choice *c = field->choices; c->name; c++)
+        if (strcmp(c->name, value->string) == 0)
+            return store_integer(field, member, c->value);
+    return MPT_PROBLEM_NO_CHOICE;
+}
+
+/* A record by name (one of its variants, or the "none" of its choices), or by its only value.
+ */
+static mpt_problem store_record(const mpt_field *field, void *member,
+                                const mpt_setting *value) {
+    bool text = value->kind == MPT_SETTING_STRING;
+    if (field->record && field->record->n_fields == 1)
+        return mpt_field_store(field->record->fields, member, value);
+    if (!text || (!field->variants && !field->choices))
+        return MPT_PROBLEM_WRONG_TYPE;
+    const mpt_record *variant = mpt_field_variant(field, value->string);
+    bool none = field->choices && strcmp(field->choices->name, value->string) == 0;
+    if (!variant && !none)
+        return MPT_PROBLEM_NO_CHOICE;
+    memset(member, 0, field->bytes);
+    if (variant)
+        mpt_record_init(variant, member);
+    return MPT_PROBLEM_NONE;
+}
+
+mpt_problem mpt_field_store(const mpt_field *field, void *member, const mpt_setting *value) {
+    switch (field->type) {
+    case MPT_FIELD_BOOL:
+        if (value->kind != MPT_SETTING_BOOL)
+            return MPT_PROBLEM_WRONG_TYPE;
+        memcpy(member, &value->boolean, sizeof value->boolean);
+        return MPT_PROBLEM_NONE;
+    case MPT_FIELD_INT:
+        return store_int(field, member, value);
+    case MPT_FIELD_NUMBER:
+        return store_number(field, member, value);
+    case MPT_FIELD_SPAN:
+        return store_span(field, member, value);
+    case MPT_FIELD_PAIR:
+        return store_pair(field, member, value);
+    case MPT_FIELD_BLOCK:
+        return store_block(field, member, value);
+    case MPT_FIELD_CHOICE:
+    case MPT_FIELD_FORMAT:
+        return store_choice(field, member, value);
+    case MPT_FIELD_RECORD:
+        return store_record(field, member, value);
+    case MPT_FIELD_STRING: /* copied by mpt_record_set, which has the arena */
+    case MPT_FIELD_SPECIAL:
+        break;
+    }
+    return MPT_PROBLEM_WRONG_TYPE;
+}
+
+void mpt_record_init(const mpt_record *record, void *object) {
+    if (record->kind >= 0)
+        memcpy(object, &record->kind, sizeof record->kind);
+    for (int i = 0; i < record->n_fields; i++) {
+        const mpt_field *field = &record->fields[i];
+        mpt_setting value;
+        if (field->offset == SIZE_MAX)
+            continue;
+        if (field->type == MPT_FIELD_RECORD && field->bytes == 0) {
+            mpt_record_init(field->record, object);
+            continue;
+        }
+        /* "required", "by format" and the like are no values: the member stays as it is. */
+        mpt_setting_parse(field, field->by_default, &value);
+        (void)mpt_field_store(field, (char *)object + field->offset, &value);
+    }
+}
+
+void mpt_record_mark(const mpt_record *record, void *object, const mpt_field *field) {
+    uint64_t set;
+    if (record->set_offset == SIZE_MAX)
+        return;
+    memcpy(&set, (char *)object + record->set_offset, sizeof set);
+    set |= UINT64_C(1) << (field - record->fields);
+    memcpy((char *)object + record->set_offset, &set, sizeof set);
+}
+
+bool mpt_record_has(const mpt_record *record, const void *object, const mpt_field *field) {
+    uint64_t set = 0;
+    if (record->set_offset != SIZE_MAX)
+        memcpy(&set, (const char *)object + record->set_offset, sizeof set);
+    return set >> (field - record->fields) & 1;
+}

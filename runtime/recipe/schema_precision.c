@@ -1,0 +1,281 @@
+/* The rows of precision: formats and their fields, gemm, rules, phases, and the recipe itself.
+ *
+ * One row a word. Setter, checks, suggestions, --set and the reference come from the rows, so a
+ * row whose value changed nothing in a run would be a lie: only what works stands here. */
+#include "recipe/schema_rows.h"
+
+/* ---- choices ---- */
+
+#define WIDE_FORMATS                                                                           \
+    {"fp32", MPT_DTYPE_FP32, "IEEE single"}, {"bf16", MPT_DTYPE_BF16, "8 exponent bits"},      \
+        {"fp16", MPT_DTYPE_FP16, "IEEE half"}, {                                               \
+        NULL, 0, NULL                                                                          \
+    }
+
+static const mpt_choice wide_formats[] = {WIDE_FORMATS};
+static const mpt_choice only_fp32[] = {{"fp32", MPT_DTYPE_FP32, "IEEE single"},
+                                       {NULL, 0, NULL}};
+static const mpt_choice blocks[] = {
+    {"tensor", BLOCK_VALUE(0, 0), "one scale for the whole tensor"},
+    {"1x16", BLOCK_VALUE(1, 16), "16 elements along the dot product"},
+    {"16x16", BLOCK_VALUE(16, 16), "a square, so that a weight and its transpose agree"},
+    {NULL, 0, NULL}};
+static const mpt_choice scalings[] = {
+    {"current", MPT_SCALING_CURRENT, "from the largest magnitude of the tensor at hand"},
+    {NULL, 0, NULL}};
+static const mpt_choice scale_formats[] = {
+    {"fp32", MPT_DTYPE_FP32, "IEEE single"},
+    {"e4m3", MPT_DTYPE_E4M3, "one byte, under an outer FP32 scale"},
+    {NULL, 0, NULL}};
+static const mpt_choice outers[] = {
+    {"none", MPT_OUTER_NONE, "no second level"},
+    {"tensor", MPT_OUTER_TENSOR, "one FP32 scale a tensor over the block scales"},
+    {NULL, 0, NULL}};
+static const mpt_choice roundings[] = {
+    {"nearest", MPT_ROUNDING_NEAREST, "ties to even"},
+    {"stochastic", MPT_ROUNDING_STOCHASTIC, "up or down in proportion to the distance"},
+    {NULL, 0, NULL}};
+static const mpt_choice hadamard_sizes[] = {
+    {"2", 2, ""},   {"4", 4, ""},   {"8", 8, ""},     {"16", 16, "as in NVFP4 pretraining"},
+    {"32", 32, ""}, {"64", 64, ""}, {"128", 128, ""}, {NULL, 0, NULL}};
+static const mpt_choice signs[] = {
+    {"fixed", MPT_SIGNS_FIXED, "one sign vector for all layers and steps"},
+    {"none", MPT_SIGNS_NONE, "the plain Hadamard matrix"},
+    {NULL, 0, NULL}};
+static const mpt_choice no_hadamard[] = {{"none", 0, "no rotation"}, {NULL, 0, NULL}};
+
+/* ---- quantizer ---- */
+
+static const mpt_field hadamard_fields[] = {
+    {"size", MPT_FIELD_INT, MEMBER(mpt_hadamard, size), 2, 128, .choices = hadamard_sizes,
+     .by_default = "16", .doc = "Elements rotated together, a power of two.",
+     .source = "arXiv 2509.25149"},
+    {"signs", MPT_FIELD_CHOICE, MEMBER(mpt_hadamard, signs), .choices = signs,
+     .by_default = "fixed", .doc = "The signs that elements are multiplied by first.",
+     .source = "Transformer Engine"},
+};
+const mpt_record mpt_record_hadamard = {
+    "hadamard",
+    "A rotation along the dot product before quantizing, on both operands of a GEMM.",
+    hadamard_fields,
+    MPT_COUNT(hadamard_fields),
+    SIZE_MAX,
+    sizeof(mpt_hadamard),
+    -1};
+
+static const mpt_field quantizer_fields[] = {
+    {"block", MPT_FIELD_BLOCK, .offset = offsetof(mpt_slot_use, q.block_rows),
+     .bytes = 2 * sizeof(int32_t), .choices = blocks, .by_default = "by format",
+     .doc = "Elements that share a scale: rows and columns, columns along the dot product.",
+     .source = "arXiv 2509.25149"},
+    {"scale", MPT_FIELD_CHOICE, MEMBER(mpt_slot_use, q.scaling), .choices = scalings,
+     .by_default = "by format", .doc = "Where the scale comes from.",
+     .source = "Transformer Engine"},
+    {"scale_format", MPT_FIELD_FORMAT, MEMBER(mpt_slot_use, q.scale_format),
+     .choices = scale_formats, .by_default = "by format",
+     .doc = "How a block's scale is stored.", .source = "arXiv 2509.25149"},
+    {"outer", MPT_FIELD_CHOICE, MEMBER(mpt_slot_use, q.outer), .choices = outers,
+     .by_default = "by format", .doc = "The second level of scales over the block scales.",
+     .source = "arXiv 2509.25149"},
+    {"rounding", MPT_FIELD_CHOICE, MEMBER(mpt_slot_use, q.rounding), .choices = roundings,
+     .by_default = "nearest", .doc = "How elements are rounded; scales always to nearest.",
+     .source = "arXiv 2509.25149"},
+    {"hadamard", MPT_FIELD_RECORD, MEMBER(mpt_slot_use, q.hadamard), .choices = no_hadamard,
+     .record = &mpt_record_hadamard, .by_default = "none",
+     .doc = "Rotation along the dot product before the amax is taken.",
+     .source = "arXiv 2509.25149"},
+};
+const mpt_record mpt_record_quantizer = {
+    "quantizer",
+    "How one operand becomes low-precision codes: a format refined by a table.",
+    quantizer_fields,
+    MPT_COUNT(quantizer_fields),
+    offsetof(mpt_slot_use, set),
+    sizeof(mpt_slot_use),
+    -1};
+
+/* ---- gemm ---- */
+
+#define OPERAND_ROW(word, text)                                                                \
+    {                                                                                          \
+        word, MPT_FIELD_SPECIAL, NO_MEMBER, .by_default = "as the rules before say",           \
+                                            .doc = text, .source = ""                          \
+    }
+#define OUTPUT_ROW(text)                                                                       \
+    {                                                                                          \
+        "output", MPT_FIELD_FORMAT, NO_MEMBER,                                                 \
+            .choices = wide_formats,                                                           \
+            .by_default = "precision.base; fp32 for the head's logits", .doc = text,           \
+            .source = ""                                                                       \
+    }
+#define HADAMARD_ROW                                                                           \
+    OPERAND_ROW("hadamard", "Rotates both operands of this GEMM, so that the product stays.")
+
+static const mpt_field gemm_fields[] = {
+    OPERAND_ROW("weight", "The weight, in fprop and in dgrad."),
+    OPERAND_ROW("activation", "The input, in fprop and in wgrad."),
+    OPERAND_ROW("gradient", "The gradient of the output, in dgrad and in wgrad."),
+    OPERAND_ROW("fprop", "Fields of the forward product y = x W^T alone."),
+    OPERAND_ROW("dgrad", "Fields of the input gradient dx = dy W alone."),
+    OPERAND_ROW("wgrad", "Fields of the weight gradient dW = dy^T x alone."),
+    OUTPUT_ROW("The format of y and of dx; dW takes that of the gradients."),
+};
+static const mpt_field fprop_fields[] = {
+    OPERAND_ROW("x", "The activation; the dot product runs along in features."),
+    OPERAND_ROW("w", "The weight."), HADAMARD_ROW, OUTPUT_ROW("The format of y.")};
+static const mpt_field dgrad_fields[] = {
+    OPERAND_ROW("dy", "The gradient; the dot product runs along out features."),
+    OPERAND_ROW("w", "The weight."), HADAMARD_ROW, OUTPUT_ROW("The format of dx.")};
+static const mpt_field wgrad_fields[] = {
+    OPERAND_ROW("dy", "The gradient; the dot product runs along tokens."),
+    OPERAND_ROW("x", "The activation."), HADAMARD_ROW};
+
+const mpt_record mpt_record_gemm = {
+    "gemm",      "The precision of a linear layer: three products, two operands each.",
+    gemm_fields, MPT_COUNT(gemm_fields),
+    SIZE_MAX,    0,
+    -1};
+const mpt_record mpt_record_fprop = {
+    "fprop", "The forward product.", fprop_fields, MPT_COUNT(fprop_fields), SIZE_MAX, 0, -1};
+const mpt_record mpt_record_dgrad = {"dgrad",
+                                     "The product that gives the input's gradient.",
+                                     dgrad_fields,
+                                     MPT_COUNT(dgrad_fields),
+                                     SIZE_MAX,
+                                     0,
+                                     -1};
+const mpt_record mpt_record_wgrad = {"wgrad",
+                                     "The product that gives the weight's gradient.",
+                                     wgrad_fields,
+                                     MPT_COUNT(wgrad_fields),
+                                     SIZE_MAX,
+                                     0,
+                                     -1};
+
+/* ---- rules and phases ---- */
+
+#define SPECIAL_ROW(word, fallback, text)                                                      \
+    { word, MPT_FIELD_SPECIAL, NO_MEMBER, .by_default = fallback, .doc = text, .source = "" }
+
+static const mpt_field rule_fields[] = {
+    SPECIAL_ROW("blocks", "all",
+                "Blocks it speaks of: first(n), last(n), range(a,b), every(k), "
+                "last_fraction(f), only{...}."),
+    SPECIAL_ROW("gemms", "all three", "Products it speaks of, out of fprop, dgrad, wgrad."),
+    SPECIAL_ROW("where", "none", "A function of the layer, called once a layer."),
+    SPECIAL_ROW("use", "required", "A format, a gemm, or for other layers a compute format."),
+};
+const mpt_record mpt_record_rule = {
+    "rule",      "What layers of a kind or a path use; a later rule wins over an earlier one.",
+    rule_fields, MPT_COUNT(rule_fields),
+    SIZE_MAX,    0,
+    -1};
+
+/* A phase's start is two members side by side, read as one span. */
+_Static_assert(offsetof(mpt_phase, from_is_fraction) - offsetof(mpt_phase, from) ==
+                   offsetof(mpt_span, fraction) - offsetof(mpt_span, value),
+               "mpt_phase.from and from_is_fraction lie like an mpt_span");
+
+static const mpt_field phase_fields[] = {
+    {"from", MPT_FIELD_SPAN, .offset = offsetof(mpt_phase, from), .bytes = sizeof(mpt_span),
+     .min = 0, .max = COUNT_MAX, .by_default = "0",
+     .doc = "Where the phase starts: an attempted step, or with a decimal point a fraction.",
+     .source = ""},
+    SPECIAL_ROW("rules", "none", "Rules added after the recipe's own while the phase runs."),
+};
+const mpt_record mpt_record_phase = {
+    "phase",
+    "A part of the run with a precision of its own, over the same weights.",
+    phase_fields,
+    MPT_COUNT(phase_fields),
+    SIZE_MAX,
+    sizeof(mpt_phase),
+    -1};
+
+/* ---- precision ---- */
+
+static const mpt_field static_fields[] = {
+    {"scale", MPT_FIELD_NUMBER, .offset = 0, .bytes = sizeof(double), .min = ABOVE_ZERO,
+     .max = 0x1p64, .by_default = "required",
+     .doc = "The loss is multiplied by it before backward, gradients divided by it after.",
+     .source = "arXiv 1710.03740"},
+};
+const mpt_record mpt_record_static = {"static",
+                                      "A loss scale that stays as it is.",
+                                      static_fields,
+                                      MPT_COUNT(static_fields),
+                                      SIZE_MAX,
+                                      sizeof(double),
+                                      -1};
+
+#define STATE_ROW(word, text)                                                                  \
+    {                                                                                          \
+        word, MPT_FIELD_FORMAT, NO_MEMBER, .choices = only_fp32, .by_default = "fp32",         \
+                                           .doc = text, .source = "arXiv 1710.03740"           \
+    }
+
+static const mpt_field state_fields[] = {
+    STATE_ROW("master", "The weights that the optimizer updates."),
+    STATE_ROW("gradient", "Gradients, summed over micro-batches."),
+    STATE_ROW("reduce", "Gradients while they are summed over ranks."),
+    STATE_ROW("adam_m", "First moments."),
+    STATE_ROW("adam_v", "Second moments."),
+    {"residual", MPT_FIELD_FORMAT, MEMBER(mpt_recipe, residual), .choices = wide_formats,
+     .by_default = "precision.base", .doc = "The stream between blocks.",
+     .source = "Megatron-LM"},
+};
+const mpt_record mpt_record_state = {"state",
+                                     "Formats of what lives longer than a layer.",
+                                     state_fields,
+                                     MPT_COUNT(state_fields),
+                                     SIZE_MAX,
+                                     0,
+                                     -1};
+
+static const mpt_field precision_fields[] = {
+    {"base", MPT_FIELD_FORMAT, MEMBER(mpt_recipe, base), .choices = wide_formats,
+     .by_default = "bf16", .doc = "The format where no rule speaks.", .source = "Megatron-LM"},
+    SPECIAL_ROW("rules", "none", "In order; a later rule wins over an earlier one."),
+    {"state", MPT_FIELD_RECORD, .offset = 0, .bytes = 0, .record = &mpt_record_state,
+     .by_default = "all fp32", .doc = "Formats of what lives longer than a layer.",
+     .source = ""},
+    {"loss_scale", MPT_FIELD_RECORD, MEMBER(mpt_recipe, loss_scale),
+     .record = &mpt_record_static, .by_default = "none",
+     .doc = "Keeps small FP16 gradients from vanishing: static(1024).",
+     .source = "arXiv 1710.03740"},
+};
+const mpt_record mpt_record_precision = {"precision",
+                                         "Which format holds what.",
+                                         precision_fields,
+                                         MPT_COUNT(precision_fields),
+                                         SIZE_MAX,
+                                         0,
+                                         -1};
+
+/* ---- recipe ---- */
+
+static const mpt_field recipe_fields[] = {
+    {"version", MPT_FIELD_INT, NO_MEMBER, .min = 1, .max = 1, .by_default = "1",
+     .doc = "Of the recipe language.", .source = ""},
+    {"name", MPT_FIELD_STRING, MEMBER(mpt_recipe, name), .by_default = "the file's name",
+     .doc = "Names the run's folder.", .source = ""},
+    {"description", MPT_FIELD_STRING, MEMBER(mpt_recipe, description), .by_default = "none",
+     .doc = "For readers.", .source = ""},
+    SPECIAL_ROW("model", "required", "What is trained: nemotron_h \"12b\"."),
+    SPECIAL_ROW("proxy", "none", "A small model that stands for the full one on this machine."),
+    {"precision", MPT_FIELD_RECORD, .offset = 0, .bytes = 0, .record = &mpt_record_precision,
+     .by_default = "bf16", .doc = "Which format holds what.", .source = ""},
+    SPECIAL_ROW("phases", "one", "Precision over time."),
+    {"train", MPT_FIELD_RECORD, MEMBER(mpt_recipe, train), .record = &mpt_record_train,
+     .by_default = "required", .doc = "Length, batch, optimizer, learning rate.", .source = ""},
+    {"data", MPT_FIELD_RECORD, MEMBER(mpt_recipe, data), .variants = mpt_data_records,
+     .by_default = "synthetic", .doc = "Where tokens come from.", .source = ""},
+    SPECIAL_ROW("allow", "none", "Names of warnings to keep quiet."),
+};
+const mpt_record mpt_record_recipe = {"recipe",
+                                      "One training run, declared.",
+                                      recipe_fields,
+                                      MPT_COUNT(recipe_fields),
+                                      SIZE_MAX,
+                                      0,
+                                      -1};

@@ -1,0 +1,30 @@
+/* Inside the schema: conversion of one value, between schema.c and schema_set.c. */
+#ifndef MPT_RECIPE_SCHEMA_STORE_H
+#define MPT_RECIPE_SCHEMA_STORE_H
+
+#include "recipe/schema_rows.h"
+
+/* What can be wrong with a value. */
+typedef enum mpt_problem {
+    MPT_PROBLEM_NONE,
+    MPT_PROBLEM_WRONG_TYPE,
+    MPT_PROBLEM_NO_CHOICE,
+    MPT_PROBLEM_NOT_FINITE,
+    MPT_PROBLEM_NOT_INTEGER,
+    MPT_PROBLEM_OUT_OF_RANGE
+} mpt_problem;
+
+/* Checks a value and writes it to the member; `member` is untouched where there is a problem.
+ */
+mpt_problem mpt_field_store(const mpt_field *field, void *member, const mpt_setting *value);
+
+/* The row of a name, the variant of a name, the record that a member has now; NULL: none. */
+const mpt_field *mpt_record_lookup(const mpt_record *record, const char *name);
+const mpt_record *mpt_field_variant(const mpt_field *field, const char *name);
+const mpt_record *mpt_field_record(const mpt_field *field, const void *member);
+
+/* The bit of a field in the record's mask. */
+void mpt_record_mark(const mpt_record *record, void *object, const mpt_field *field);
+bool mpt_record_has(const mpt_record *record, const void *object, const mpt_field *field);
+
+#endif

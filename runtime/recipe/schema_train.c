@@ -1,0 +1,181 @@
+/* The rows of training and of data. Defaults are Megatron-LM's where it has the same word. */
+#include "recipe/schema_rows.h"
+
+/* ---- optimizers ---- */
+
+#define WEIGHT_DECAY_ROW(fallback)                                                             \
+    {                                                                                          \
+        "weight_decay", MPT_FIELD_NUMBER, MEMBER(mpt_optimizer, weight_decay), 0, 1e6,         \
+            .by_default = fallback, .doc = "Decoupled: weights shrink by lr times this.",      \
+            .source = "arXiv 1711.05101"                                                       \
+    }
+
+static const mpt_field adamw_fields[] = {
+    {"betas", MPT_FIELD_PAIR, .offset = offsetof(mpt_optimizer, beta1),
+     .bytes = 2 * sizeof(double), .min = 0, .max = BELOW_ONE, .by_default = "0.9,0.95",
+     .doc = "Decay of the first and of the second moment.", .source = "arXiv 2005.14165"},
+    {"eps", MPT_FIELD_NUMBER, MEMBER(mpt_optimizer, eps), ABOVE_ZERO, 1e6, .by_default = "1e-8",
+     .doc = "Added to the root of the second moment.", .source = "Megatron-LM"},
+    WEIGHT_DECAY_ROW("0.1"),
+};
+_Static_assert(offsetof(mpt_optimizer, beta2) ==
+                   offsetof(mpt_optimizer, beta1) + sizeof(double),
+               "betas are two members side by side");
+const mpt_record mpt_record_adamw = {"adamw",
+                                     "Adam with decoupled weight decay.",
+                                     adamw_fields,
+                                     MPT_COUNT(adamw_fields),
+                                     SIZE_MAX,
+                                     sizeof(mpt_optimizer),
+                                     MPT_OPTIMIZER_ADAMW};
+
+static const mpt_field sgd_fields[] = {
+    {"momentum", MPT_FIELD_NUMBER, MEMBER(mpt_optimizer, momentum), 0, BELOW_ONE,
+     .by_default = "0", .doc = "Decay of the velocity; 0 keeps none.", .source = "PyTorch"},
+    WEIGHT_DECAY_ROW("0"),
+};
+const mpt_record mpt_record_sgd = {
+    "sgd",    "Stochastic gradient descent.", sgd_fields,       MPT_COUNT(sgd_fields),
+    SIZE_MAX, sizeof(mpt_optimizer),          MPT_OPTIMIZER_SGD};
+
+static const mpt_record *const optimizers[] = {&mpt_record_adamw, &mpt_record_sgd, NULL};
+
+/* ---- learning rate ---- */
+
+#define PEAK_ROW                                                                               \
+    {                                                                                          \
+        "peak", MPT_FIELD_NUMBER, MEMBER(mpt_lr, peak), ABOVE_ZERO, 1e6,                       \
+            .by_default = "required", .doc = "The learning rate after warmup.", .source = ""   \
+    }
+#define FINAL_ROW                                                                              \
+    {                                                                                          \
+        "final", MPT_FIELD_NUMBER, MEMBER(mpt_lr, final), 0, 1e6,                              \
+            .by_default = "0", .doc = "The learning rate at the end of the run.",              \
+            .source = "Megatron-LM"                                                            \
+    }
+#define WARMUP_ROW                                                                             \
+    {                                                                                          \
+        "warmup", MPT_FIELD_SPAN, MEMBER(mpt_lr, warmup), 0, COUNT_MAX,                        \
+            .by_default = "0",                                                                 \
+            .doc = "Linear from 0 to the peak: steps (tokens where the run is given in "       \
+                   "tokens), or a "                                                            \
+                   "fraction of the run.",                                                     \
+            .source = "Megatron-LM"                                                            \
+    }
+
+static const mpt_field constant_fields[] = {PEAK_ROW, WARMUP_ROW};
+static const mpt_field linear_fields[] = {PEAK_ROW, FINAL_ROW, WARMUP_ROW};
+static const mpt_field cosine_fields[] = {PEAK_ROW, FINAL_ROW, WARMUP_ROW};
+static const mpt_field wsd_fields[] = {
+    PEAK_ROW,
+    FINAL_ROW,
+    WARMUP_ROW,
+    {"decay", MPT_FIELD_SPAN, MEMBER(mpt_lr, decay), 0, COUNT_MAX, .by_default = "0.2",
+     .doc = "The last part of the run, from peak to final: as warmup.",
+     .source = "arXiv 2405.18392"},
+};
+const mpt_record mpt_record_constant = {"constant",      "The peak, after warmup.",
+                                        constant_fields, MPT_COUNT(constant_fields),
+                                        SIZE_MAX,        sizeof(mpt_lr),
+                                        MPT_LR_CONSTANT};
+const mpt_record mpt_record_linear = {"linear",      "From the peak to final in a line.",
+                                      linear_fields, MPT_COUNT(linear_fields),
+                                      SIZE_MAX,      sizeof(mpt_lr),
+                                      MPT_LR_LINEAR};
+const mpt_record mpt_record_cosine = {"cosine",      "From the peak to final in half a cosine.",
+                                      cosine_fields, MPT_COUNT(cosine_fields),
+                                      SIZE_MAX,      sizeof(mpt_lr),
+                                      MPT_LR_COSINE};
+const mpt_record mpt_record_wsd = {
+    "wsd",    "Warmup, stable, decay.", wsd_fields, MPT_COUNT(wsd_fields),
+    SIZE_MAX, sizeof(mpt_lr),           MPT_LR_WSD};
+
+static const mpt_record *const lrs[] = {&mpt_record_constant, &mpt_record_linear,
+                                        &mpt_record_cosine, &mpt_record_wsd, NULL};
+
+/* ---- train ---- */
+
+static const mpt_field eval_fields[] = {
+    {"every", MPT_FIELD_INT, MEMBER(mpt_train, eval_every), 0, COUNT_MAX, .by_default = "0",
+     .doc = "Steps between evaluations; 0 evaluates at the end only.", .source = ""},
+    {"batches", MPT_FIELD_INT, MEMBER(mpt_train, eval_batches), 1, COUNT_MAX, .by_default = "8",
+     .doc = "Validation windows of each; at the end all, 200 at most.", .source = ""},
+};
+const mpt_record mpt_record_eval = {
+    "eval",      "The loss on held-out data, in the recipe's forward precision.",
+    eval_fields, MPT_COUNT(eval_fields),
+    SIZE_MAX,    0,
+    -1};
+
+static const mpt_choice decays[] = {
+    {"matrices", MPT_DECAY_MATRICES, "parameters of two or more dimensions"},
+    {"all", MPT_DECAY_ALL, "every parameter"},
+    {NULL, 0, NULL}};
+
+/* `proxy` is last, because the record of that name has all the others. */
+static const mpt_field train_fields[] = {
+    {"steps", MPT_FIELD_INT, MEMBER(mpt_train, steps), 1, COUNT_MAX,
+     .by_default = "this or tokens", .doc = "Optimizer steps.", .source = ""},
+    {"tokens", MPT_FIELD_NUMBER, MEMBER(mpt_train, tokens), 1, 1e18,
+     .by_default = "this or steps", .doc = "Tokens, rounded up to steps.", .source = ""},
+    {"batch", MPT_FIELD_INT, MEMBER(mpt_train, batch), 1, 1 << 24, .by_default = "required",
+     .doc = "Sequences an optimizer step.", .source = ""},
+    {"micro_batch", MPT_FIELD_INT, MEMBER(mpt_train, micro_batch), 1, 1 << 24,
+     .by_default = "1; batch for the proxy",
+     .doc = "Sequences computed at once; batch is a multiple of it.", .source = ""},
+    {"sequence", MPT_FIELD_INT, MEMBER(mpt_train, sequence), 1, 1 << 24,
+     .by_default = "required", .doc = "Tokens a sequence.", .source = ""},
+    {"optimizer", MPT_FIELD_RECORD, MEMBER(mpt_train, optimizer), .variants = optimizers,
+     .by_default = "adamw", .doc = "How gradients move the weights.", .source = ""},
+    {"decay", MPT_FIELD_CHOICE, MEMBER(mpt_train, decay), .choices = decays,
+     .by_default = "matrices", .doc = "What weight decay applies to.", .source = "Megatron-LM"},
+    {"lr", MPT_FIELD_RECORD, MEMBER(mpt_train, lr), .variants = lrs, .by_default = "required",
+     .doc = "The learning rate over the run.", .source = ""},
+    {"clip", MPT_FIELD_NUMBER, MEMBER(mpt_train, clip), 0, 1e6, .by_default = "1",
+     .doc = "Largest norm of all gradients together; 0 does not clip.",
+     .source = "Megatron-LM"},
+    {"seed", MPT_FIELD_INT, MEMBER(mpt_train, seed), 0, COUNT_MAX, .by_default = "1234",
+     .doc = "Of initial weights, order of data and stochastic rounding.",
+     .source = "Megatron-LM"},
+    {"eval", MPT_FIELD_RECORD, .offset = 0, .bytes = 0, .record = &mpt_record_eval,
+     .by_default = "at the end", .doc = "When the validation loss is taken.", .source = ""},
+    {"proxy", MPT_FIELD_SPECIAL, NO_MEMBER, .by_default = "none",
+     .doc = "Any of these fields again, for when the proxy is trained.", .source = ""},
+};
+const mpt_record mpt_record_train = {"train",
+                                     "Length, batch, optimizer and learning rate.",
+                                     train_fields,
+                                     MPT_COUNT(train_fields),
+                                     offsetof(mpt_train, set),
+                                     sizeof(mpt_train),
+                                     -1};
+const mpt_record mpt_record_proxy = {"proxy",
+                                     "Training settings that differ when the proxy is trained.",
+                                     train_fields,
+                                     MPT_COUNT(train_fields) - 1,
+                                     offsetof(mpt_train, set),
+                                     sizeof(mpt_train),
+                                     -1};
+
+/* ---- data ---- */
+
+static const mpt_field synthetic_fields[] = {
+    {"seed", MPT_FIELD_INT, MEMBER(mpt_data_spec, seed), 0, COUNT_MAX, .by_default = "0",
+     .doc = "Another seed is another language.", .source = ""},
+    {"vocab", MPT_FIELD_INT, MEMBER(mpt_data_spec, vocab), 32, 65536, .by_default = "128",
+     .doc = "Words of the language, of which the model's vocabulary is made.", .source = ""},
+};
+static const mpt_field text_fields[] = {
+    {"path", MPT_FIELD_STRING, MEMBER(mpt_data_spec, path), .by_default = "required",
+     .doc = "A file whose bytes are the tokens.", .source = ""},
+};
+const mpt_record mpt_record_synthetic = {
+    "synthetic",       "An endless language with grammar and repeats, whose entropy is known.",
+    synthetic_fields,  MPT_COUNT(synthetic_fields),
+    SIZE_MAX,          sizeof(mpt_data_spec),
+    MPT_DATA_SYNTHETIC};
+const mpt_record mpt_record_text = {
+    "text",   "The bytes of a file.", text_fields,  MPT_COUNT(text_fields),
+    SIZE_MAX, sizeof(mpt_data_spec),  MPT_DATA_TEXT};
+
+const mpt_record *const mpt_data_records[] = {&mpt_record_synthetic, &mpt_record_text, NULL};

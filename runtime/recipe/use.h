@@ -1,0 +1,54 @@
+/* From the words of a gemm{...} to the six slots of a mpt_use.
+ *
+ * The words overlap (weight fills two slots, wgrad.hadamard two others), so their order must
+ * not come from the order of a table's keys: they are collected here first, then composed from
+ * the general to the special. Called by lua/bind and by the setters for hosts (host.c). */
+#ifndef MPT_RECIPE_USE_H
+#define MPT_RECIPE_USE_H
+
+#include "recipe/schema.h"
+
+/* The three tensors of a linear layer, each an operand of two GEMMs. */
+typedef enum mpt_operand {
+    MPT_OPERAND_WEIGHT,
+    MPT_OPERAND_ACTIVATION,
+    MPT_OPERAND_GRADIENT,
+    MPT_OPERAND_COUNT
+} mpt_operand;
+
+const char *mpt_operand_name(mpt_operand operand); /* "weight" */
+
+/* What was said, each under its own word. An empty slot use (no format, set 0) says nothing. */
+typedef struct mpt_gemm_words {
+    mpt_slot_use operand[MPT_OPERAND_COUNT]; /* weight, activation, gradient: two slots each */
+    mpt_slot_use gemm[MPT_GEMM_COUNT];       /* {hadamard = ...} of fprop, dgrad, wgrad: both
+                                                operands of one GEMM */
+    mpt_slot_use slot[MPT_SLOT_COUNT];       /* fprop.x and the like */
+    bool has_output[MPT_GEMM_COUNT];
+    mpt_dtype
+        output[MPT_GEMM_COUNT]; /* `output` of the whole gemm is that of fprop and dgrad */
+} mpt_gemm_words;
+
+/* A slot use that is a whole format or preset ("nvfp4"); false where no format has the name. */
+bool mpt_slot_use_by_name(const char *name, mpt_slot_use *out);
+
+/* Lays `over` on `under`: a format replaces the slot whole, single fields merge one by one. */
+void mpt_slot_use_merge(mpt_slot_use *under, const mpt_slot_use *over);
+
+/* A use that is one format: all six slots, GEMM-level fields back to their defaults. */
+void mpt_use_from_format(const mpt_slot_use *format, mpt_use *out);
+
+/* Composes: tensors into both their slots, then GEMM-wide fields, then single operands. */
+void mpt_use_from_words(const mpt_gemm_words *words, mpt_use *out);
+
+/* The slots of a GEMM (first, second operand) and of a tensor. */
+void mpt_gemm_slots(mpt_gemm gemm, mpt_slot out[2]);
+void mpt_operand_slots(mpt_operand operand, mpt_slot out[2]);
+mpt_gemm mpt_slot_gemm(mpt_slot slot);
+
+/* By name, or -1: "wgrad"; "weight"; "fprop.x". */
+int mpt_gemm_by_name(const char *name);
+int mpt_operand_by_name(const char *name);
+int mpt_slot_by_name(const char *name);
+
+#endif

@@ -1,0 +1,94 @@
+/* The schedule hash: two recipes that round the same numbers in the same places have the same.
+ *
+ * It covers the graph after stage 5: ops and their order, formats, shapes, scaling, rounding,
+ * rotation, the keys of stochastic streams. It does not cover kernels, device, threads,
+ * learning rates or data. Names go in, not enum numbers, so that a hash outlives a reordered
+ * enum. */
+#include "sched/program.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Text of one node in a fixed buffer, so that hashing needs no memory and cannot fail. */
+typedef struct text {
+    char data[4096];
+    size_t len;
+} text;
+
+MPT_PRINTF(2, 3) static void add(text *t, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(t->data + t->len, sizeof t->data - t->len, fmt, args);
+    va_end(args);
+    if (n > 0)
+        t->len += (size_t)n;
+    if (t->len > sizeof t->data - 1)
+        t->len = sizeof t->data - 1;
+}
+
+static void add_quantizer(text *t, const char *side, const mpt_quantizer *q, uint32_t operand) {
+    bool stochastic = q->rounding == MPT_ROUNDING_STOCHASTIC;
+    add(t, " %s %s %" PRId32 "x%" PRId32 " %s %s %s %s", side, mpt_dtype_name(q->format),
+        q->block_rows, q->block_cols, q->scaling == MPT_SCALING_CURRENT ? "current" : "none",
+        mpt_dtype_name(q->scale_format), q->outer == MPT_OUTER_TENSOR ? "outer" : "plain",
+        stochastic ? "stochastic" : "nearest");
+    if (stochastic)
+        add(t, " %" PRIu32, operand);
+    if (q->hadamard.size)
+        add(t, " rotate %" PRId32 " %s", q->hadamard.size,
+            q->hadamard.signs == MPT_SIGNS_FIXED ? "fixed" : "none");
+}
+
+/* What besides operands decides an op's numbers. The optimizer's settings are the recipe
+ * hash's. */
+static void add_attrs(text *t, const mpt_node *node) {
+    const mpt_attrs *a = &node->attrs;
+    if (node->pass == MPT_PASS_UPDATE)
+        return;
+    add(t, " batch %" PRId64 " sequence %" PRId64 " eps %a scale %a alpha %a", a->batch,
+        a->sequence, (double)a->eps, (double)a->scale, (double)a->alpha);
+    add(t, " heads %" PRId32 " %" PRId32 " %" PRId32 " groups %" PRId32 " state %" PRId32,
+        a->heads, a->kv_heads, a->head_dim, a->groups, a->state);
+    add(t, " kernel %" PRId32 " exact %d sizes", a->kernel, a->exact);
+    for (int i = 0; i < a->n_sizes && i < MPT_MAX_PARTS; i++)
+        add(t, " %" PRId64, a->sizes[i]);
+    if (node->op == MPT_OP_quantize && a->has_row)
+        add_quantizer(t, "row", &a->row, a->row_operand);
+    if (node->op == MPT_OP_quantize && a->has_col)
+        add_quantizer(t, "column", &a->col, a->col_operand);
+}
+
+static void add_value(text *t, const mpt_graph *graph, mpt_value_id v) {
+    if (v < 0) {
+        add(t, " -");
+        return;
+    }
+    const mpt_value *value = &graph->values[v];
+    add(t, " %%%" PRId32 " %s", v, mpt_dtype_name(value->dtype));
+    for (int i = 0; i < value->rank; i++)
+        add(t, "%c%" PRId64, i ? 'x' : ' ', value->dims[i]);
+}
+
+static uint64_t hash_node(const mpt_graph *graph, const mpt_node *node) {
+    text t;
+    t.len = 0;
+    add(&t, "%s %s %s", mpt_op_get(node->op)->name, mpt_pass_name(node->pass),
+        node->layer >= 0 ? graph->layers[node->layer].path : "-");
+    for (int i = 0; i < node->n_in; i++)
+        add_value(&t, graph, node->in[i]);
+    add(&t, " ->");
+    for (int k = 0; k < node->n_out; k++)
+        add_value(&t, graph, node->out[k]);
+    add_attrs(&t, node);
+    return mpt_hash(t.data, t.len);
+}
+
+void mpt_schedule_hash(const mpt_graph *graph, char out[17]) {
+    uint64_t chain[2] = {0, 0};
+    for (int i = 0; i < graph->n_nodes; i++) {
+        chain[1] = hash_node(graph, &graph->nodes[i]);
+        chain[0] = mpt_hash(chain, sizeof chain);
+    }
+    snprintf(out, 17, "%016" PRIx64, chain[0]);
+}
