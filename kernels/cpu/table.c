@@ -3,7 +3,12 @@
  * What has no row here runs by its reference kernel. Each row's file says what it assumes; the
  * conformance test holds every row against ref. */
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/optim.h"
 
 const mpt_kernel mpt_kernels_cpu[] = {
+    {MPT_OP_zero, "cpu.zero", NULL, mpt_cpu_zero, NULL},
+    {MPT_OP_grad_norm, "cpu.grad_norm", NULL, mpt_cpu_grad_norm, mpt_cpu_grad_norm_scratch},
+    {MPT_OP_adamw, "cpu.adamw", NULL, mpt_cpu_adamw, NULL},
+    {MPT_OP_sgd, "cpu.sgd", NULL, mpt_cpu_sgd, NULL},
     {0, NULL, NULL, NULL, NULL},
 };

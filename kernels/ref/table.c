@@ -3,6 +3,7 @@
  * The selector (sched/select.c) falls back to these; every other backend is tested against
  * them. Forward and backward ops come from rows.def; casts and the optimizer's tail, which have
  * no double-precision copy, follow by name. */
+#include "kernels/ref/optim.h"
 #include "kernels/ref/real.h"
 
 #define MPT_REF_ROW(op) {MPT_OP_##op, "ref." #op, NULL, mpt_ref_##op, NULL},
@@ -11,5 +12,10 @@
 
 const mpt_kernel mpt_kernels_ref[] = {
 #include "kernels/ref/rows.def"
+    {MPT_OP_zero, "ref.zero", NULL, mpt_ref_zero, NULL},
+    {MPT_OP_grad_norm, "ref.grad_norm", NULL, mpt_ref_grad_norm, NULL},
+    {MPT_OP_clip_factor, "ref.clip_factor", NULL, mpt_ref_clip_factor, NULL},
+    {MPT_OP_adamw, "ref.adamw", NULL, mpt_ref_adamw, NULL},
+    {MPT_OP_sgd, "ref.sgd", NULL, mpt_ref_sgd, NULL},
     {0, NULL, NULL, NULL, NULL},
 };

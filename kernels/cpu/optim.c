@@ -1,0 +1,66 @@
+/* The optimizer's tail on all cores: the same pieces as ref, one thread a piece, the same bits.
+ *
+ * Sums of a piece go to scratch and are added in the order of the pieces. Small tensors, which
+ * are most of a model's, stay on one thread: waking the others costs more than the work. */
+#include "kernels/cpu/optim.h"
+
+#include <string.h>
+
+#include "kernels/optim.h"
+
+void mpt_cpu_zero(const mpt_kernel_args *args) {
+    float *data = args->out[0].data;
+    int64_t n = mpt_optim_elements(&args->out[0]), pieces = mpt_piece_count(n);
+#pragma omp parallel for schedule(static) num_threads(args->env->n_threads) if (pieces > 1)
+    for (int64_t p = 0; p < pieces; p++)
+        memset(data + p * MPT_PIECE, 0, (size_t)mpt_piece_length(n, p) * sizeof *data);
+}
+
+size_t mpt_cpu_grad_norm_scratch(const mpt_graph *graph, const mpt_node *node, int n_threads) {
+    (void)n_threads;
+    int64_t n = mpt_value_elements(&graph->values[node->in[0]]);
+    return (size_t)mpt_piece_count(n) * sizeof(double);
+}
+
+void mpt_cpu_grad_norm(const mpt_kernel_args *args) {
+    const float *g = args->in[0].data;
+    float *rows = args->out[0].data, unscale = args->env->grad_unscale;
+    int64_t n = mpt_optim_elements(&args->in[0]), pieces = mpt_piece_count(n);
+    double *part = args->scratch, sum = 0;
+#pragma omp parallel for schedule(static) num_threads(args->env->n_threads) if (pieces > 1)
+    for (int64_t p = 0; p < pieces; p++)
+        part[p] = mpt_norm_piece(g + p * MPT_PIECE, mpt_piece_length(n, p), unscale);
+    for (int64_t p = 0; p < pieces; p++)
+        sum += part[p];
+    mpt_norm_row(rows + 2 * args->node->attrs.row_index, sum);
+}
+
+void mpt_cpu_adamw(const mpt_kernel_args *args) {
+    float *w = args->out[0].data, *m = args->in[2].data, *v = args->in[3].data;
+    const float *g = args->in[1].data;
+    float factor = *(const float *)args->in[4].data;
+    if (isnan(factor))
+        return;
+    mpt_adamw s = mpt_adamw_of(&args->node->attrs, args->env, factor);
+    int64_t n = mpt_optim_elements(&args->out[0]), pieces = mpt_piece_count(n);
+#pragma omp parallel for schedule(static) num_threads(args->env->n_threads) if (pieces > 1)
+    for (int64_t p = 0; p < pieces; p++) {
+        int64_t at = p * MPT_PIECE;
+        mpt_adamw_piece(&s, mpt_piece_length(n, p), w + at, g + at, m + at, v + at);
+    }
+}
+
+void mpt_cpu_sgd(const mpt_kernel_args *args) {
+    float *w = args->out[0].data, *velocity = args->in[2].data;
+    const float *g = args->in[1].data;
+    float factor = *(const float *)args->in[3].data;
+    if (isnan(factor))
+        return;
+    int64_t n = mpt_optim_elements(&args->out[0]), pieces = mpt_piece_count(n);
+#pragma omp parallel for schedule(static) num_threads(args->env->n_threads) if (pieces > 1)
+    for (int64_t p = 0; p < pieces; p++) {
+        int64_t at = p * MPT_PIECE;
+        mpt_sgd_piece(&args->node->attrs, args->env->lr, factor, mpt_piece_length(n, p), w + at,
+                      g + at, velocity ? velocity + at : NULL);
+    }
+}

@@ -1,0 +1,13 @@
+/* Reference kernels of the optimizer's tail, named by table.c. */
+#ifndef MPT_KERNELS_REF_OPTIM_H
+#define MPT_KERNELS_REF_OPTIM_H
+
+#include "kernels/kernel.h"
+
+void mpt_ref_zero(const mpt_kernel_args *args);
+void mpt_ref_grad_norm(const mpt_kernel_args *args);
+void mpt_ref_clip_factor(const mpt_kernel_args *args);
+void mpt_ref_adamw(const mpt_kernel_args *args);
+void mpt_ref_sgd(const mpt_kernel_args *args);
+
+#endif
