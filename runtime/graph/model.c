@@ -1,0 +1,187 @@
+/* The public words for drawing a model in C: each fills mpt_nn_args and calls the builder.
+ *
+ * Nothing is checked here that nn.c checks; a failure sticks to the builder, so that a build
+ * function needs to look at one status only. Contracts: include/mpt/model.h. */
+#include "mpt/model.h"
+
+#include "graph/nn.h"
+
+#include <string.h>
+
+/* One op with one result. */
+static mpt_model_value one(mpt_nn *nn, mpt_op op, const mpt_nn_args *args) {
+    mpt_value_id out[MPT_MAX_OUT] = {-1};
+    int n_out = 0;
+    return mpt_nn_call(nn, op, args, out, &n_out) == MPT_OK ? out[0] : -1;
+}
+
+/* A fault that only this file can find; sticks as the builder's own do. */
+static void refuse(mpt_nn *nn, const char *what, const char *word) {
+    if (!nn->failed)
+        (void)MPT_FAIL(nn->graph->ctx, MPT_INVALID, nn->where, "%s '%s'", what, word);
+    nn->failed = true;
+}
+
+void mpt_model_at(mpt_nn *nn, const char *file, int line) {
+    nn->where = (mpt_where){file, line};
+}
+
+int64_t mpt_model_vocabulary(const mpt_nn *nn) {
+    return nn->graph->vocab;
+}
+
+int64_t mpt_model_sequence(const mpt_nn *nn) {
+    return nn->graph->sequence;
+}
+
+/* The builder keeps the first failure: cross_entropy gives it back. */
+void mpt_model_block(mpt_nn *nn, const char *root, int index) {
+    (void)mpt_nn_block_begin(nn, root, index);
+}
+
+void mpt_model_end_block(mpt_nn *nn) {
+    (void)mpt_nn_block_end(nn);
+}
+
+mpt_model_value mpt_model_tokens(mpt_nn *nn) {
+    mpt_value_id id = -1;
+    return mpt_nn_tokens(nn, &id) == MPT_OK ? id : -1;
+}
+
+mpt_model_value mpt_model_positions(mpt_nn *nn) {
+    mpt_value_id id = -1;
+    return mpt_nn_positions(nn, &id) == MPT_OK ? id : -1;
+}
+
+mpt_model_value mpt_model_embedding(mpt_nn *nn, const char *name, mpt_model_value ids,
+                                    int64_t rows, int64_t width) {
+    return one(nn, MPT_OP_embedding,
+               &(mpt_nn_args){
+                   .name = name, .n_in = 1, .in = {ids}, .rows = rows, .out_features = width});
+}
+
+mpt_model_value mpt_model_linear(mpt_nn *nn, const char *name, mpt_model_value x,
+                                 const mpt_linear *options) {
+    mpt_linear o = {.size = sizeof o};
+    if (options)
+        memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
+    mpt_nn_args args = {.name = name,
+                        .n_in = 1,
+                        .in = {x},
+                        .out_features = o.out,
+                        .bias = o.bias,
+                        .head = o.head,
+                        .transposed = o.transposed,
+                        .tied = o.tied,
+                        .n_parts = o.n_parts};
+    args.has_init = o.init_std > 0;
+    args.init = (mpt_init){MPT_INIT_NORMAL, o.init_std, 0};
+    for (int i = 0; i < o.n_parts && i < MPT_MAX_PARTS; i++)
+        args.parts[i] = o.parts[i];
+    return one(nn, MPT_OP_linear, &args);
+}
+
+mpt_model_value mpt_model_rmsnorm(mpt_nn *nn, const char *name, mpt_model_value x, float eps) {
+    return one(nn, MPT_OP_rmsnorm,
+               &(mpt_nn_args){.name = name, .n_in = 1, .in = {x}, .attrs = {.eps = eps}});
+}
+
+mpt_model_value mpt_model_layernorm(mpt_nn *nn, const char *name, mpt_model_value x, float eps,
+                                    bool bias) {
+    return one(nn, MPT_OP_layernorm,
+               &(mpt_nn_args){
+                   .name = name, .n_in = 1, .in = {x}, .bias = bias, .attrs = {.eps = eps}});
+}
+
+mpt_model_value mpt_model_gated_rmsnorm(mpt_nn *nn, const char *name,
+                                        const mpt_model_value x_z[2], int groups, float eps) {
+    return one(nn, MPT_OP_gated_rmsnorm,
+               &(mpt_nn_args){.name = name,
+                              .n_in = 2,
+                              .in = {x_z[0], x_z[1]},
+                              .attrs = {.groups = groups, .eps = eps}});
+}
+
+mpt_model_value mpt_model_attention(mpt_nn *nn, const char *name,
+                                    const mpt_model_value q_k_v[3], int heads, int kv_heads) {
+    return one(nn, MPT_OP_attention,
+               &(mpt_nn_args){.name = name,
+                              .n_in = 3,
+                              .in = {q_k_v[0], q_k_v[1], q_k_v[2]},
+                              .attrs = {.heads = heads, .kv_heads = kv_heads}});
+}
+
+mpt_model_value mpt_model_conv1d(mpt_nn *nn, const char *name, mpt_model_value x, int kernel,
+                                 bool bias) {
+    return one(
+        nn, MPT_OP_conv1d,
+        &(mpt_nn_args){
+            .name = name, .n_in = 1, .in = {x}, .bias = bias, .attrs = {.kernel = kernel}});
+}
+
+mpt_model_value mpt_model_ssm_scan(mpt_nn *nn, const char *name,
+                                   const mpt_model_value x_b_c_dt[4], int heads, int groups) {
+    mpt_nn_args args = {.name = name, .n_in = 4, .attrs = {.heads = heads, .groups = groups}};
+    for (int i = 0; i < 4; i++)
+        args.in[i] = x_b_c_dt[i];
+    return one(nn, MPT_OP_ssm_scan, &args);
+}
+
+mpt_model_value mpt_model_activation(mpt_nn *nn, const char *kind, mpt_model_value x) {
+    static const struct {
+        const char *name;
+        mpt_op op;
+        bool exact;
+    } kinds[] = {{"gelu", MPT_OP_gelu, false},
+                 {"gelu_exact", MPT_OP_gelu, true},
+                 {"silu", MPT_OP_silu, false},
+                 {"relu2", MPT_OP_relu2, false}};
+    const char *names[MPT_COUNT(kinds)];
+    for (size_t i = 0; i < MPT_COUNT(kinds); i++) {
+        names[i] = kinds[i].name;
+        if (strcmp(kinds[i].name, kind) == 0)
+            return one(
+                nn, kinds[i].op,
+                &(mpt_nn_args){.n_in = 1, .in = {x}, .attrs = {.exact = kinds[i].exact}});
+    }
+    bool first = !nn->failed;
+    refuse(nn, "no activation", kind);
+    const char *near = mpt_nearest(kind, names, (int)MPT_COUNT(names));
+    if (first && near)
+        mpt_hint(nn->graph->ctx, "did you mean '%s'?", near);
+    return -1;
+}
+
+mpt_model_value mpt_model_add(mpt_nn *nn, mpt_model_value a, mpt_model_value b) {
+    return one(nn, MPT_OP_add, &(mpt_nn_args){.n_in = 2, .in = {a, b}});
+}
+
+mpt_model_value mpt_model_mul(mpt_nn *nn, mpt_model_value a, mpt_model_value b) {
+    return one(nn, MPT_OP_mul, &(mpt_nn_args){.n_in = 2, .in = {a, b}});
+}
+
+void mpt_model_split(mpt_nn *nn, mpt_model_value x, const int64_t *widths, int n,
+                     mpt_model_value *out_parts) {
+    mpt_nn_args args = {.n_in = 1, .in = {x}, .attrs = {.n_sizes = n}};
+    mpt_value_id out[MPT_MAX_OUT];
+    int n_out = 0;
+    for (int i = 0; i < n && i < MPT_MAX_PARTS; i++)
+        args.attrs.sizes[i] = widths[i];
+    (void)mpt_nn_call(nn, MPT_OP_split, &args, out, &n_out);
+    for (int i = 0; i < n; i++)
+        out_parts[i] = i < n_out ? out[i] : -1;
+}
+
+mpt_model_value mpt_model_concat(mpt_nn *nn, const mpt_model_value *parts, int n) {
+    mpt_nn_args args = {.n_in = n};
+    for (int i = 0; i < n && i < MPT_MAX_PARTS; i++)
+        args.in[i] = parts[i];
+    return one(nn, MPT_OP_concat, &args);
+}
+
+mpt_status mpt_model_cross_entropy(mpt_nn *nn, mpt_model_value logits) {
+    mpt_value_id out[MPT_MAX_OUT];
+    int n_out = 0;
+    return mpt_nn_call(nn, MPT_OP_cross_entropy, &(mpt_nn_args){.n_in = 1, .in = {logits}}, out,
+                       &n_out);
+}
