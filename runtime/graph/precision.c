@@ -53,20 +53,14 @@ static const char *slot_text(mpt_rewrite *r, uint32_t slots) {
 
 /* The node of a copy, without its outputs. */
 static mpt_node copy_node(const mpt_graph *graph, const mpt_copy *copy, mpt_pass pass) {
-    mpt_node node = {.op = copy->is_cast ? MPT_OP_cast : MPT_OP_quantize,
-                     .pass = pass,
-                     .layer = copy->layer,
-                     .n_in = 1,
-                     .n_out = copy->is_cast ? 1 : 4,
-                     .where = copy->where};
-    for (int i = 0; i < MPT_MAX_IN; i++)
-        node.in[i] = -1;
-    for (int k = 0; k < MPT_MAX_OUT; k++)
-        node.out[k] = -1;
+    mpt_node node =
+        mpt_node_make(copy->is_cast ? MPT_OP_cast : MPT_OP_quantize, pass, copy->layer);
+    node.n_in = 1;
+    node.n_out = copy->is_cast ? 1 : 4;
+    node.where = copy->where;
     node.in[0] = copy->value;
     node.attrs.batch = graph->batch;
     node.attrs.sequence = graph->sequence;
-    node.attrs.alpha = 1.0f;
     node.attrs.has_row = copy->has_row;
     node.attrs.has_col = copy->has_col;
     node.attrs.row = copy->row;
@@ -76,16 +70,7 @@ static mpt_node copy_node(const mpt_graph *graph, const mpt_copy *copy, mpt_pass
     return node;
 }
 
-/* The output of a cast: the source's shape in the new format. */
-static mpt_status make_cast_output(mpt_graph *graph, mpt_node *node, const mpt_copy *copy) {
-    mpt_value source = graph->values[copy->value]; /* adding a value moves the array */
-    node->out[0] = mpt_graph_value(graph, source.name, MPT_VALUE_ACTIVATION, copy->dtype,
-                                   source.rank, source.dims);
-    return node->out[0] < 0 ? MPT_OUT_OF_MEMORY : MPT_OK;
-}
-
-/* Gives the outputs of a copy their names, and the kind of a working weight where they are
- * one. */
+/* Names the outputs of a copy after its tensor. */
 static mpt_status describe_outputs(mpt_graph *graph, const mpt_node *node) {
     static const char *const suffix[] = {"", ".factor", ".t", ".t.factor"};
     mpt_value source = graph->values[node->in[0]];
@@ -99,7 +84,6 @@ static mpt_status describe_outputs(mpt_graph *graph, const mpt_node *node) {
             mpt_arena_printf(&graph->arena, "%s:%s%s", source.name, format, suffix[k]);
         if (!value->name)
             return MPT_OUT_OF_MEMORY;
-        value->kind = source.kind == MPT_VALUE_PARAM ? MPT_VALUE_WORKING : MPT_VALUE_ACTIVATION;
         value->param = source.param;
     }
     return MPT_OK;
@@ -111,10 +95,7 @@ static mpt_status emit_copy(mpt_rewrite *r, node_list *list, mpt_copy *copy, mpt
     node.slot = slot_text(r, copy->slots);
     if (!node.slot)
         return MPT_OUT_OF_MEMORY;
-    if (copy->is_cast)
-        MPT_TRY(make_cast_output(graph, &node, copy));
-    else
-        MPT_TRY(mpt_op_get(MPT_OP_quantize)->def->infer(graph, &node));
+    MPT_TRY(mpt_op_get(node.op)->def->infer(graph, &node));
     MPT_TRY(describe_outputs(graph, &node));
     memcpy(copy->out, node.out, sizeof copy->out);
     append(list, graph, &node);

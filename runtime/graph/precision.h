@@ -12,8 +12,7 @@
 typedef struct mpt_copy {
     mpt_value_id value; /* what it is made from */
     int32_t next;       /* the next copy of the same value, or -1 */
-    bool is_cast;
-    mpt_dtype dtype; /* cast: to this format */
+    bool is_cast;       /* to the format of `row` */
     bool has_row, has_col;
     mpt_quantizer row, col;
     uint32_t row_operand, col_operand;

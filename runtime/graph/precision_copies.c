@@ -138,14 +138,14 @@ static mpt_status find_cast(mpt_rewrite *r, const request *want, mpt_read *out) 
     if (mpt_precision_holds(to, r->graph->values[want->value].dtype))
         return MPT_OK;
     for (int32_t c = r->first_copy[want->value]; c >= 0; c = r->copies[c].next)
-        if (r->copies[c].is_cast && r->copies[c].dtype == to)
+        if (r->copies[c].is_cast && r->copies[c].row.format == to)
             out->copy = c;
     if (out->copy < 0) {
         mpt_copy *copy = add_copy(r, want);
         if (!copy)
             return MPT_OUT_OF_MEMORY;
         copy->is_cast = true;
-        copy->dtype = to;
+        copy->row = *want->q; /* a cast reads its format there */
         out->copy = r->n_copies - 1;
     }
     r->copies[out->copy].slots |= 1u << want->slot;

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/table.h"
 
@@ -50,6 +51,12 @@ static void add_quantizer(cell *c, const mpt_quantizer *q) {
         add(c, " stochastic");
     if (q->hadamard.size)
         add(c, " hadamard %" PRId32, q->hadamard.size);
+}
+
+void mpt_quantizer_describe(const mpt_quantizer *q, mpt_str *out) {
+    cell c = {.len = 0};
+    add_quantizer(&c, q);
+    mpt_str_append(out, c.data, c.len);
 }
 
 static const mpt_value *value_at(const mpt_graph *graph, mpt_value_id v) {
@@ -111,11 +118,14 @@ static void describe_shapes(cell *c, const mpt_graph *graph, const mpt_node *nod
     }
 }
 
+/* The file without its folders: a dump must not depend on where the tree lies. */
 static void describe_where(cell *c, mpt_where where) {
-    if (where.file && where.line > 0)
-        add(c, "%s:%d", where.file, where.line);
+    const char *slash = where.file ? strrchr(where.file, '/') : NULL;
+    const char *file = slash ? slash + 1 : where.file;
+    if (file && where.line > 0)
+        add(c, "%s:%d", file, where.line);
     else
-        add(c, "%s", where.file ? where.file : "default");
+        add(c, "%s", file ? file : "default");
 }
 
 /* ---- the dumps ---- */
