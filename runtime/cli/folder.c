@@ -1,0 +1,136 @@
+/* The run folder on disk. Every write is checked, and each line is flushed whole, so that a
+ * reader never sees a torn one and a full disk ends the run. */
+#include "cli/folder.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static mpt_exit machine_fault(const char *what, const char *path) {
+    fprintf(stderr,
+            "mptrun: %s: %s: %s; check space and permissions, or choose another --out\n", path,
+            what, strerror(errno));
+    return MPT_EXIT_MACHINE;
+}
+
+mpt_exit mpt_folder_check(const char *out) {
+    struct dirent *entry;
+    int entries = 0;
+    if (!out)
+        return MPT_EXIT_DONE;
+    DIR *dir = opendir(out);
+    if (!dir) {
+        if (errno != ENOTDIR)
+            return MPT_EXIT_DONE; /* not there yet, or mkdir will say what is wrong */
+        fprintf(stderr, "mptrun: --out: %s is a file; name a folder\n", out);
+        return MPT_EXIT_USAGE;
+    }
+    while ((entry = readdir(dir)))
+        entries += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    closedir(dir);
+    if (entries == 0)
+        return MPT_EXIT_DONE;
+    fprintf(stderr, "mptrun: --out: %s is not empty; name a new folder, or empty this one\n",
+            out);
+    return MPT_EXIT_USAGE;
+}
+
+/* mkdir, and its parents where they are missing. */
+static bool make_folders(const char *path) {
+    char part[MPT_FOLDER_PATH];
+    for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        snprintf(part, sizeof part, "%.*s", (int)(slash - path), path);
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+            return false;
+    }
+    return mkdir(path, 0777) == 0;
+}
+
+/* runs/NAME-N with the first N that is free; mkdir itself decides, so two runs never share. */
+static bool make_next(mpt_folder *folder, const char *name) {
+    char safe[128];
+    size_t n = 0;
+    for (; name[n] && n < sizeof safe - 1; n++) {
+        unsigned char c = (unsigned char)name[n];
+        safe[n] = isalnum(c) || strchr("._-", c) ? (char)c : '_';
+    }
+    safe[n] = 0;
+    for (int i = 1; i < 1000000; i++) {
+        snprintf(folder->path, sizeof folder->path, "runs/%s-%d", safe, i);
+        if (make_folders(folder->path))
+            return true;
+        if (errno != EEXIST)
+            return false;
+    }
+    return false;
+}
+
+mpt_exit mpt_folder_create(mpt_folder *folder, const char *out, const char *recipe_name) {
+    *folder = (mpt_folder){.metrics = NULL};
+    if (out && strlen(out) >= sizeof folder->path - 32) {
+        errno = ENAMETOOLONG;
+        return machine_fault("cannot make the run folder", out);
+    }
+    if (out) {
+        snprintf(folder->path, sizeof folder->path, "%s", out);
+        if (!make_folders(out) && errno != EEXIST)
+            return machine_fault("cannot make the run folder", out);
+    } else if (!make_next(folder, recipe_name)) {
+        return machine_fault("cannot make the run folder", folder->path);
+    }
+    folder->metrics = mpt_folder_open(folder, "metrics.jsonl");
+    folder->timing = folder->metrics ? mpt_folder_open(folder, "timing.jsonl") : NULL;
+    return folder->timing ? MPT_EXIT_DONE : MPT_EXIT_MACHINE;
+}
+
+FILE *mpt_folder_open(mpt_folder *folder, const char *name) {
+    char path[MPT_FOLDER_PATH + 32];
+    snprintf(path, sizeof path, "%s/%s", folder->path, name);
+    FILE *file = fopen(path, "w");
+    if (!file)
+        (void)machine_fault("cannot open it for writing", path);
+    return file;
+}
+
+/* Says once that a file could not be written. */
+static bool write_failed(mpt_folder *folder, const char *name) {
+    char path[MPT_FOLDER_PATH + 32];
+    snprintf(path, sizeof path, "%s/%s", folder->path, name);
+    if (!folder->failed)
+        (void)machine_fault("cannot write", path);
+    folder->failed = true;
+    return false;
+}
+
+bool mpt_folder_close(mpt_folder *folder, FILE *file, const char *name) {
+    bool good = !ferror(file);
+    if (fclose(file) != 0 || !good)
+        return write_failed(folder, name);
+    return true;
+}
+
+bool mpt_folder_metrics(void *ud, const char *text, size_t length) {
+    mpt_folder *folder = ud;
+    if (fwrite(text, 1, length, folder->metrics) != length || fflush(folder->metrics) != 0)
+        return write_failed(folder, "metrics.jsonl");
+    return true;
+}
+
+bool mpt_folder_timing(mpt_folder *folder, int64_t step, double seconds, double tokens) {
+    int n = fprintf(folder->timing, "{\"step\":%lld,\"step_ms\":%.3f,\"tokens_per_s\":%.1f}\n",
+                    (long long)step, seconds * 1e3, seconds > 0 ? tokens / seconds : 0.0);
+    if (n < 0 || fflush(folder->timing) != 0)
+        return write_failed(folder, "timing.jsonl");
+    return true;
+}
+
+mpt_exit mpt_folder_end(mpt_folder *folder) {
+    if (folder->metrics)
+        mpt_folder_close(folder, folder->metrics, "metrics.jsonl");
+    if (folder->timing)
+        mpt_folder_close(folder, folder->timing, "timing.jsonl");
+    folder->metrics = folder->timing = NULL;
+    return folder->failed ? MPT_EXIT_MACHINE : MPT_EXIT_DONE;
+}

@@ -1,0 +1,44 @@
+/* The run folder: where a run's recipe, plan, metrics and timing are kept.
+ *
+ *   recipe.lua     the recipe as it was run
+ *   plan.json      the plan of the model that was trained
+ *   metrics.jsonl  one object a line, the same in every run of the recipe
+ *   timing.jsonl   step times, which differ from run to run */
+#ifndef MPT_CLI_FOLDER_H
+#define MPT_CLI_FOLDER_H
+
+#include <stdio.h>
+
+#include "cli/cli.h"
+
+enum { MPT_FOLDER_PATH = 1024 };
+
+typedef struct mpt_folder {
+    char path[MPT_FOLDER_PATH];
+    FILE *metrics, *timing;
+    bool failed; /* a write failed; its reason was said */
+} mpt_folder;
+
+/* Refuses a folder given by --out that exists and holds something, before any work is done.
+ * MPT_EXIT_USAGE, with the reason on stderr. */
+mpt_exit mpt_folder_check(const char *out);
+
+/* Makes the folder: `out`, or where that is NULL the next free runs/NAME-N; opens its files. */
+mpt_exit mpt_folder_create(mpt_folder *folder, const char *out, const char *recipe_name);
+
+/* Opens a file of the folder for writing; NULL with the reason on stderr. */
+FILE *mpt_folder_open(mpt_folder *folder, const char *name);
+
+/* Closes a file; false with the reason on stderr where what was written did not arrive. */
+bool mpt_folder_close(mpt_folder *folder, FILE *file, const char *name);
+
+/* A mpt_write_fn over a mpt_folder: whole lines into metrics.jsonl. */
+bool mpt_folder_metrics(void *ud, const char *text, size_t length);
+
+/* One line into timing.jsonl. */
+bool mpt_folder_timing(mpt_folder *folder, int64_t step, double seconds, double tokens);
+
+/* Closes the files that are open. */
+mpt_exit mpt_folder_end(mpt_folder *folder);
+
+#endif

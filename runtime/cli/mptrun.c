@@ -1,0 +1,160 @@
+/* The program mptrun: reads the command line, makes a context, calls one command.
+ *
+ * run.c trains; plan and check are short enough to stand here. What a plan or a schedule looks
+ * like is the library's (runtime/plan); this file only says where it goes. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "cli/run.h"
+
+/* ---- what all commands use ---- */
+
+mpt_exit mpt_cli_fail(const mpt_ctx *ctx, mpt_status status) {
+    const mpt_error *error = mpt_ctx_error(ctx);
+    bool told = error && error->message && *error->message;
+    fflush(stdout);
+    fprintf(stderr, "%s\n", told ? error->message : mpt_status_text(status));
+    switch (status) {
+    case MPT_OK:
+        return MPT_EXIT_DONE;
+    case MPT_STOPPED:
+        return MPT_EXIT_STOPPED;
+    case MPT_OUT_OF_MEMORY:
+    case MPT_IO:
+        return MPT_EXIT_MACHINE;
+    case MPT_INTERNAL:
+        fprintf(stderr, "%s (found at %s:%d)\n", mpt_status_text(status),
+                told ? error->c_file : "?", told ? error->c_line : 0);
+        return MPT_EXIT_MACHINE;
+    default:
+        return MPT_EXIT_WRONG;
+    }
+}
+
+bool mpt_cli_write(void *ud, const char *text, size_t length) {
+    (void)ud;
+    return fwrite(text, 1, length, stdout) == length;
+}
+
+mpt_exit mpt_cli_flush(mpt_exit so_far) {
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return so_far;
+    fprintf(stderr, "mptrun: stdout could not be written\n");
+    return so_far != MPT_EXIT_DONE ? so_far : MPT_EXIT_MACHINE;
+}
+
+double mpt_cli_seconds(void) {
+    struct timespec now = {0, 0};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* Notes of the library, such as what a recipe prints. */
+static void log_line(void *ud, mpt_log_level level, const char *line) {
+    (void)ud;
+    fprintf(stderr, "%s%s\n", level == MPT_LOG_WARNING ? "warning: " : "", line);
+}
+
+/* ---- plan, check, and the lists ---- */
+
+static mpt_exit plan(mpt_ctx *ctx, const mpt_options *options) {
+    mpt_recipe *recipe = NULL;
+    mpt_program *program = NULL;
+    mpt_print what = options->dump                        ? MPT_PRINT_STAGE
+                     : options->schedule && options->json ? MPT_PRINT_SCHEDULE_JSON
+                     : options->schedule                  ? MPT_PRINT_SCHEDULE
+                     : options->json                      ? MPT_PRINT_JSON
+                                                          : MPT_PRINT_PLAN;
+    mpt_status status = mpt_cli_load(ctx, options, options->recipes[0], &recipe);
+    if (status == MPT_OK)
+        status = mpt_cli_compile(recipe, options, MPT_MODEL_FULL, &program);
+    if (status == MPT_OK)
+        status = mpt_program_print(program, what, options->dump, mpt_cli_write, NULL);
+    mpt_program_destroy(program);
+    mpt_recipe_destroy(recipe);
+    if (status == MPT_IO && ferror(stdout)) /* mpt_cli_flush says it */
+        return MPT_EXIT_MACHINE;
+    return status == MPT_OK ? MPT_EXIT_DONE : mpt_cli_fail(ctx, status);
+}
+
+static mpt_exit check_one(mpt_ctx *ctx, const mpt_options *options, const char *path) {
+    mpt_recipe *recipe = NULL;
+    mpt_program *program = NULL;
+    mpt_warning_view warning;
+    int n = 0;
+    mpt_status status = mpt_cli_load(ctx, options, path, &recipe);
+    if (status == MPT_OK)
+        status = mpt_cli_compile(recipe, options, MPT_MODEL_FULL, &program);
+    mpt_exit result = status == MPT_OK ? MPT_EXIT_DONE : mpt_cli_fail(ctx, status);
+    for (; program && mpt_program_warning(program, n, &warning); n++)
+        printf("%s:%d: warning: %s: %s\n", warning.file ? warning.file : path, warning.line,
+               warning.name, warning.text);
+    if (program && n == 0)
+        printf("%s: no errors, no warnings\n", path);
+    mpt_program_destroy(program);
+    mpt_recipe_destroy(recipe);
+    return result;
+}
+
+/* Each recipe in turn; the first fault decides the exit status, but all are looked at. */
+static mpt_exit check(mpt_ctx *ctx, const mpt_options *options) {
+    mpt_exit result = MPT_EXIT_DONE;
+    for (int i = 0; i < options->n_recipes; i++) {
+        mpt_exit one = check_one(ctx, options, options->recipes[i]);
+        if (result == MPT_EXIT_DONE)
+            result = one;
+    }
+    return result;
+}
+
+static mpt_exit list(mpt_ctx *ctx, mpt_listing what) {
+    mpt_status status = mpt_list(ctx, what, mpt_cli_write, NULL);
+    if (status == MPT_IO && ferror(stdout))
+        return MPT_EXIT_MACHINE;
+    return status == MPT_OK ? MPT_EXIT_DONE : mpt_cli_fail(ctx, status);
+}
+
+/* ---- main ---- */
+
+static mpt_exit call(mpt_ctx *ctx, const mpt_options *options) {
+    if (options->list_ops)
+        return list(ctx, MPT_LIST_OPS);
+    if (options->list_formats)
+        return list(ctx, MPT_LIST_FORMATS);
+    switch (options->command) {
+    case MPT_COMMAND_PLAN:
+        return plan(ctx, options);
+    case MPT_COMMAND_CHECK:
+        return check(ctx, options);
+    default:
+        return mpt_cli_run(ctx, options);
+    }
+}
+
+int main(int argc, char **argv) {
+    mpt_options options;
+    mpt_ctx_options context = MPT_CTX_OPTIONS_INIT;
+    mpt_ctx *ctx = NULL;
+    mpt_exit result = mpt_options_parse(&options, argc, argv);
+    if (result != MPT_EXIT_DONE)
+        return result;
+    if (options.version) {
+        printf("mptrun %s\n", mpt_version());
+        return mpt_cli_flush(MPT_EXIT_DONE);
+    }
+    if (options.help || options.command == MPT_COMMAND_HELP) {
+        mpt_options_help(stdout, options.topic);
+        return mpt_cli_flush(MPT_EXIT_DONE);
+    }
+    context.log = log_line;
+    if (mpt_ctx_create(&context, &ctx) != MPT_OK) {
+        fprintf(stderr, "mptrun: out of memory\n");
+        return MPT_EXIT_MACHINE;
+    }
+    result = call(ctx, &options);
+    mpt_ctx_destroy(ctx);
+    return mpt_cli_flush(result);
+}

@@ -1,0 +1,44 @@
+/* The command line as a struct. One table in options.c makes the parser, --help and the checks
+ * of which command takes which option; mptrun.1 is compared with it by a test. */
+#ifndef MPT_CLI_OPTIONS_H
+#define MPT_CLI_OPTIONS_H
+
+#include <stdio.h>
+
+#include "cli/cli.h"
+
+typedef enum mpt_command {
+    MPT_COMMAND_RUN,
+    MPT_COMMAND_PLAN,
+    MPT_COMMAND_CHECK,
+    MPT_COMMAND_HELP,
+    MPT_COMMAND_COUNT
+} mpt_command;
+
+enum { MPT_CLI_SETS = 64, MPT_CLI_SET_TEXT = 8192 };
+
+typedef struct mpt_options {
+    mpt_command command;
+    mpt_command topic; /* of help and --help; MPT_COMMAND_HELP: everything */
+    int n_recipes;
+    char **recipes; /* lent from argv */
+    int n_sets;
+    mpt_set sets[MPT_CLI_SETS];
+    size_t set_used; /* of set_text, which holds the paths cut off at their '=' */
+    char set_text[MPT_CLI_SET_TEXT];
+    int model;  /* mpt_model_choice, or -1: not said */
+    int device; /* mpt_device */
+    int threads;
+    const char *data, *out;
+    const char *dump, *until; /* names of stages */
+    bool json, quiet, schedule;
+    bool help, version, list_ops, list_formats;
+} mpt_options;
+
+/* Reads the command line. MPT_EXIT_USAGE: it is wrong, and stderr says how. */
+mpt_exit mpt_options_parse(mpt_options *options, int argc, char **argv);
+
+/* The help text: of everything (MPT_COMMAND_HELP), or of one command. */
+void mpt_options_help(FILE *out, mpt_command command);
+
+#endif

@@ -1,0 +1,105 @@
+/* Progress on stderr. The text of a line is made by one function, whether it is drawn in place
+ * on a terminal or printed once in a while. */
+#include "cli/progress.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { LINE_MAX_TEXT = 256, PLAIN_LINES = 10 };
+static const double draw_every = 0.1;   /* seconds between two draws of the live line */
+static const double plain_every = 60.0; /* a plain line is due after this long at the latest */
+
+void mpt_progress_begin(mpt_progress *progress, const mpt_program_info *info, bool quiet) {
+    *progress = (mpt_progress){.quiet = quiet,
+                               .live = isatty(STDERR_FILENO) == 1,
+                               .steps = info->steps,
+                               .every = (info->steps + PLAIN_LINES - 1) / PLAIN_LINES,
+                               .tokens_per_step = (double)info->batch * (double)info->sequence,
+                               .floor = info->floor};
+    if (progress->every < 1)
+        progress->every = 1;
+}
+
+/* "2:31" or "1:02:31" */
+static void format_time(char *out, size_t size, double seconds) {
+    long s = seconds > 0 && seconds < 1e9 ? lround(seconds) : 0;
+    if (s >= 3600)
+        snprintf(out, size, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(out, size, "%ld:%02ld", s / 60, s % 60);
+}
+
+/* step 37/200  loss 5.2130 (1.71 over the floor)  1234 tokens/s  ETA 2:31  four_bit */
+static int format_line(const mpt_progress *p, const mpt_step_result *step, char *out,
+                       size_t size) {
+    char eta[32], excess[48] = "", skipped[32] = "";
+    int64_t done = step->step + 1;
+    format_time(eta, sizeof eta, (double)(p->steps - done) * p->seconds_per_step);
+    if (!isnan(p->floor) && isfinite(step->loss))
+        snprintf(excess, sizeof excess, " (%.2f over the floor)", step->loss - p->floor);
+    if (p->skipped > 0)
+        snprintf(skipped, sizeof skipped, "  %lld skipped", (long long)p->skipped);
+    int n = snprintf(out, size, "step %lld/%lld  loss %.4f%s  %.0f tokens/s  ETA %s  %s%s",
+                     (long long)done, (long long)p->steps, step->loss, excess,
+                     p->tokens_per_step / p->seconds_per_step, eta, step->phase, skipped);
+    return n < (int)size ? n : (int)size - 1;
+}
+
+static void clear_line(mpt_progress *progress) {
+    if (progress->drawn > 0)
+        fprintf(stderr, "\r%*s\r", progress->drawn, "");
+    progress->drawn = 0;
+}
+
+/* Draws in place, cut to the terminal so that the line never wraps. */
+static void draw(mpt_progress *progress, const char *line, int length) {
+    struct winsize window = {.ws_col = 0};
+    int width = 80;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1)
+        width = window.ws_col;
+    if (length > width - 1)
+        length = width - 1;
+    clear_line(progress);
+    fprintf(stderr, "%.*s", length, line);
+    fflush(stderr);
+    progress->drawn = length;
+}
+
+void mpt_progress_step(mpt_progress *progress, const mpt_step_result *step, double seconds,
+                       double now) {
+    char line[LINE_MAX_TEXT];
+    bool last = step->step + 1 == progress->steps;
+    double mean = progress->seconds_per_step;
+    progress->seconds_per_step = mean > 0 ? 0.9 * mean + 0.1 * seconds : seconds;
+    if (progress->seconds_per_step < 1e-9)
+        progress->seconds_per_step = 1e-9;
+    progress->skipped += step->skipped;
+    bool due = progress->live
+                   ? now - progress->shown >= draw_every
+                   : step->step % progress->every == 0 || now - progress->shown >= plain_every;
+    if (progress->quiet || !(due || last))
+        return;
+    int length = format_line(progress, step, line, sizeof line);
+    if (progress->live)
+        draw(progress, line, length);
+    else
+        fprintf(stderr, "%s\n", line);
+    progress->shown = now;
+}
+
+void mpt_progress_note(mpt_progress *progress, const char *fmt, ...) {
+    va_list args;
+    clear_line(progress);
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+void mpt_progress_end(mpt_progress *progress) {
+    clear_line(progress);
+    fflush(stderr);
+}

@@ -1,0 +1,33 @@
+/* What a person sees while training runs: a live line on a terminal, now and then a plain line
+ * where stderr goes elsewhere, and notes that do not tear the live line. */
+#ifndef MPT_CLI_PROGRESS_H
+#define MPT_CLI_PROGRESS_H
+
+#include "mpt/mpt.h"
+
+typedef struct mpt_progress {
+    bool quiet;           /* notes still appear */
+    bool live;            /* stderr is a terminal */
+    int drawn;            /* columns of the live line that stand on the terminal */
+    int64_t steps, every; /* a plain line every so many steps */
+    double tokens_per_step;
+    double floor;            /* NAN where unknown */
+    double shown;            /* when a line was last shown */
+    double seconds_per_step; /* a running mean, so that the estimate follows the machine */
+    int64_t skipped;
+} mpt_progress;
+
+void mpt_progress_begin(mpt_progress *progress, const mpt_program_info *info, bool quiet);
+
+/* A step is done, `seconds` after the one before; `now` is on the clock of mpt_cli_seconds. */
+void mpt_progress_step(mpt_progress *progress, const mpt_step_result *step, double seconds,
+                       double now);
+
+/* One line of its own on stderr. */
+void mpt_progress_note(mpt_progress *progress, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Takes the live line away. */
+void mpt_progress_end(mpt_progress *progress);
+
+#endif

@@ -1,0 +1,273 @@
+/* The run command. First the plan of the full model, then the program that is trained, the run
+ * folder, and one loop over steps that a signal may end between two of them.
+ *
+ * SIGINT and SIGTERM are kept blocked and asked for after each step: so no handler and no
+ * global flag are needed. Before the last evaluation they are let through again. */
+#include "cli/run.h"
+
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+
+#include "cli/folder.h"
+#include "cli/progress.h"
+
+typedef struct run {
+    mpt_ctx *ctx;
+    const mpt_options *options;
+    mpt_recipe *recipe;
+    mpt_program *program;
+    mpt_program_info info;
+    mpt_trainer *trainer;
+    mpt_folder folder;
+    mpt_progress progress;
+    mpt_step_result last;
+    int64_t n_done;
+    int stopped_by; /* a signal, or 0 */
+    double began;
+} run;
+
+/* ---- loading and compiling ---- */
+
+mpt_status mpt_cli_load(mpt_ctx *ctx, const mpt_options *options, const char *path,
+                        mpt_recipe **out) {
+    mpt_load_options load = MPT_LOAD_OPTIONS_INIT;
+    load.sets = options->sets;
+    load.n_sets = options->n_sets;
+    return mpt_recipe_load_file(ctx, path, &load, out);
+}
+
+mpt_status mpt_cli_compile(mpt_recipe *recipe, const mpt_options *options,
+                           mpt_model_choice model, mpt_program **out) {
+    mpt_compile_options compile = MPT_COMPILE_OPTIONS_INIT;
+    compile.model = options->model >= 0 ? (mpt_model_choice)options->model : model;
+    compile.device = (mpt_device)options->device;
+    compile.n_threads = options->threads;
+    compile.data = options->data;
+    return mpt_compile(recipe, &compile, out);
+}
+
+/* Shows the plan of the full model, or of the model that --model names. */
+static mpt_status show_plan(run *r) {
+    mpt_program *full = NULL;
+    mpt_model_choice asked = (mpt_model_choice)r->options->model;
+    mpt_options options = *r->options;
+    if (options.quiet)
+        return MPT_OK;
+    options.model =
+        r->options->model < 0 || asked == MPT_MODEL_AUTO ? MPT_MODEL_FULL : r->options->model;
+    mpt_status status = mpt_cli_compile(r->recipe, &options, MPT_MODEL_FULL, &full);
+    if (status == MPT_OK)
+        status = mpt_program_print(full, MPT_PRINT_PLAN, NULL, mpt_cli_write, NULL);
+    mpt_program_destroy(full);
+    fflush(stdout);
+    return status;
+}
+
+static mpt_status prepare(run *r) {
+    const mpt_options *o = r->options;
+    mpt_status status = mpt_cli_load(r->ctx, o, o->recipes[0], &r->recipe);
+    if (status == MPT_OK)
+        status = show_plan(r);
+    if (status == MPT_OK)
+        status = mpt_cli_compile(r->recipe, o, MPT_MODEL_AUTO, &r->program);
+    if (status != MPT_OK)
+        return status;
+    r->info = mpt_program_get_info(r->program);
+    if (r->info.proxy && *r->info.why)
+        mpt_progress_note(&r->progress, "mptrun: %s", r->info.why);
+    if (o->dump)
+        status = mpt_program_print(r->program, MPT_PRINT_STAGE, o->dump, mpt_cli_write, NULL);
+    fflush(stdout);
+    return status;
+}
+
+/* ---- the run folder ---- */
+
+static bool write_file(void *ud, const char *text, size_t length) {
+    return fwrite(text, 1, length, (FILE *)ud) == length;
+}
+
+/* recipe.lua as run: the text, and the command line's changes as comments after it, where they
+ * move no line number. */
+static bool write_recipe(run *r) {
+    FILE *file = mpt_folder_open(&r->folder, "recipe.lua");
+    const char *text = mpt_recipe_source(r->recipe);
+    if (!file)
+        return false;
+    fputs(text ? text : "", file);
+    if (r->options->n_sets > 0 || r->options->data)
+        fputs("\n-- as run, with these on the command line:\n", file);
+    for (int i = 0; i < r->options->n_sets; i++)
+        fprintf(file, "--   --set %s=%s\n", r->options->sets[i].path,
+                r->options->sets[i].value);
+    if (r->options->data)
+        fprintf(file, "--   --data %s\n", r->options->data);
+    return mpt_folder_close(&r->folder, file, "recipe.lua");
+}
+
+static mpt_exit fill_folder(run *r) {
+    mpt_exit made = mpt_folder_create(&r->folder, r->options->out, r->info.recipe);
+    if (made != MPT_EXIT_DONE)
+        return made;
+    if (!write_recipe(r))
+        return MPT_EXIT_MACHINE;
+    FILE *file = mpt_folder_open(&r->folder, "plan.json");
+    if (!file)
+        return MPT_EXIT_MACHINE;
+    mpt_status status = mpt_program_print(r->program, MPT_PRINT_JSON, NULL, write_file, file);
+    bool closed = mpt_folder_close(&r->folder, file, "plan.json");
+    if (status != MPT_OK && status != MPT_IO)
+        return mpt_cli_fail(r->ctx, status);
+    return closed && status == MPT_OK ? MPT_EXIT_DONE : MPT_EXIT_MACHINE;
+}
+
+/* ---- signals ---- */
+
+static void watched_signals(sigset_t *set) {
+    sigemptyset(set);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGTERM);
+}
+
+/* The signal that asks for the end, taken from the queue; 0 where there is none. */
+static int asked_to_stop(void) {
+    sigset_t pending, watched;
+    int taken = 0;
+    watched_signals(&watched);
+    if (sigpending(&pending) != 0)
+        return 0;
+    if (!sigismember(&pending, SIGINT) && !sigismember(&pending, SIGTERM))
+        return 0;
+    return sigwait(&watched, &taken) == 0 ? taken : SIGTERM;
+}
+
+static void block_signals(bool block) {
+    sigset_t watched;
+    watched_signals(&watched);
+    sigprocmask(block ? SIG_BLOCK : SIG_UNBLOCK, &watched, NULL);
+}
+
+/* ---- training ---- */
+
+static mpt_status evaluate_between(run *r) {
+    double loss;
+    int64_t done = r->last.step + 1;
+    if (r->info.eval_every <= 0 || done % r->info.eval_every != 0 ||
+        mpt_trainer_done(r->trainer))
+        return MPT_OK;
+    mpt_status status = mpt_trainer_eval(r->trainer, r->info.eval_batches, &loss);
+    if (status == MPT_OK && !r->options->quiet)
+        mpt_progress_note(&r->progress, "step %lld: validation loss %.4f", (long long)done,
+                          loss);
+    return status;
+}
+
+static mpt_status one_step(run *r) {
+    double tokens = (double)r->info.batch * (double)r->info.sequence;
+    double start = mpt_cli_seconds();
+    const char *phase = r->last.phase;
+    mpt_status status = mpt_trainer_step(r->trainer, NULL, &r->last);
+    if (status != MPT_OK)
+        return status;
+    double now = mpt_cli_seconds();
+    r->n_done++;
+    if (phase && strcmp(phase, r->last.phase) != 0 && !r->options->quiet)
+        mpt_progress_note(&r->progress, "step %lld: phase '%s' begins", (long long)r->last.step,
+                          r->last.phase);
+    if (r->last.skipped)
+        mpt_progress_note(&r->progress, "step %lld: skipped, the gradient of %s is not finite",
+                          (long long)r->last.step,
+                          r->last.bad_tensor ? r->last.bad_tensor : "a parameter");
+    mpt_progress_step(&r->progress, &r->last, now - start, now);
+    if (!mpt_folder_timing(&r->folder, r->last.step, now - start, tokens))
+        return MPT_IO;
+    return evaluate_between(r);
+}
+
+static mpt_status train(run *r) {
+    mpt_status status = MPT_OK;
+    mpt_progress_begin(&r->progress, &r->info, r->options->quiet);
+    r->began = mpt_cli_seconds();
+    while (status == MPT_OK && !mpt_trainer_done(r->trainer)) {
+        if ((r->stopped_by = asked_to_stop()))
+            break;
+        status = one_step(r);
+    }
+    mpt_progress_end(&r->progress);
+    block_signals(false);
+    return status;
+}
+
+/* ---- the result ---- */
+
+static void print_loss(const run *r, double loss) {
+    printf("validation loss %.4f nats a token", loss);
+    if (!isnan(r->info.unigram))
+        printf(": %.2f nats %s the unigram entropy (%.2f)", fabs(r->info.unigram - loss),
+               loss <= r->info.unigram ? "below" : "above", r->info.unigram);
+    if (!isnan(r->info.floor))
+        printf(", %.2f above the floor (%.2f)", loss - r->info.floor, r->info.floor);
+    printf("\n");
+}
+
+static mpt_status finish(run *r) {
+    double loss = 0;
+    double seconds = mpt_cli_seconds() - r->began;
+    mpt_status status = MPT_OK;
+    if (!r->stopped_by)
+        status = mpt_trainer_eval(r->trainer, 0, &loss);
+    if (status == MPT_OK)
+        status = mpt_trainer_finish(r->trainer);
+    if (status != MPT_OK)
+        return status;
+    printf("%s: %s %s, %lld of %lld steps, %.0f tokens, %.1f s of training\n", r->info.recipe,
+           r->info.model, r->info.size_name, (long long)r->n_done, (long long)r->info.steps,
+           r->n_done ? r->last.tokens : 0.0, seconds);
+    if (!r->stopped_by)
+        print_loss(r, loss);
+    else if (r->n_done)
+        printf("training loss of the last step %.4f nats a token\n", r->last.loss);
+    printf("run folder %s\n", r->folder.path);
+    if (r->stopped_by)
+        mpt_progress_note(&r->progress, "mptrun: stopped early, as %s asked",
+                          r->stopped_by == SIGINT ? "Ctrl-C" : "SIGTERM");
+    return MPT_OK;
+}
+
+/* A failed write was said where it happened; everything else is in the context. */
+static mpt_exit fail(run *r, mpt_status status) {
+    if (status == MPT_IO && r->folder.failed)
+        return MPT_EXIT_MACHINE;
+    return mpt_cli_fail(r->ctx, status);
+}
+
+static mpt_exit run_program(run *r) {
+    mpt_trainer_options options = MPT_TRAINER_OPTIONS_INIT;
+    mpt_exit filled = fill_folder(r);
+    if (filled != MPT_EXIT_DONE)
+        return filled;
+    options.metrics = mpt_folder_metrics;
+    options.metrics_ud = &r->folder;
+    mpt_status status = mpt_trainer_create(r->program, &options, &r->trainer);
+    if (status == MPT_OK)
+        status = train(r);
+    if (status == MPT_OK)
+        status = finish(r);
+    return status == MPT_OK ? MPT_EXIT_DONE : fail(r, status);
+}
+
+mpt_exit mpt_cli_run(mpt_ctx *ctx, const mpt_options *options) {
+    run r = {.ctx = ctx, .options = options};
+    mpt_exit result = mpt_folder_check(options->out);
+    if (result != MPT_EXIT_DONE)
+        return result;
+    block_signals(true);
+    mpt_status status = prepare(&r);
+    result = status == MPT_OK ? run_program(&r) : mpt_cli_fail(ctx, status);
+    mpt_trainer_destroy(r.trainer);
+    mpt_program_destroy(r.program);
+    mpt_recipe_destroy(r.recipe);
+    mpt_exit closed = mpt_folder_end(&r.folder);
+    return result != MPT_EXIT_DONE ? result : closed;
+}

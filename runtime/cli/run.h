@@ -1,0 +1,16 @@
+/* `mptrun RECIPE.lua`: the plan, the training, the run folder, the result. */
+#ifndef MPT_CLI_RUN_H
+#define MPT_CLI_RUN_H
+
+#include "cli/options.h"
+
+mpt_exit mpt_cli_run(mpt_ctx *ctx, const mpt_options *options);
+
+/* What every command starts with: the recipe with its --set applied, and a program of it.
+ * `model` counts where --model was not given. */
+mpt_status mpt_cli_load(mpt_ctx *ctx, const mpt_options *options, const char *path,
+                        mpt_recipe **out);
+mpt_status mpt_cli_compile(mpt_recipe *recipe, const mpt_options *options,
+                           mpt_model_choice model, mpt_program **out);
+
+#endif
