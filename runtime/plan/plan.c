@@ -1,0 +1,214 @@
+/* Collects the facts of a plan: coverage, memory, FLOPs, phases.
+ *
+ * Everything is counted from what was compiled, not from what the recipe says: layers from the
+ * graph, formats from the resolved policies, bytes from the memory plan, FLOPs from the cost of
+ * each op. */
+#include "plan/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- words of a quantizer ---- */
+
+const char *mpt_plan_format(const mpt_quantizer *q) {
+    return q->name ? q->name : mpt_dtype_name(q->format);
+}
+
+const char *mpt_plan_scale(const mpt_quantizer *q) {
+    return q->scaling == MPT_SCALING_CURRENT ? "current" : "none";
+}
+
+const char *mpt_plan_scale_format(const mpt_quantizer *q) {
+    return q->scaling == MPT_SCALING_NONE ? "none" : mpt_dtype_name(q->scale_format);
+}
+
+/* An FP32 scale is kept as it comes; a narrower one is rounded to nearest. */
+const char *mpt_plan_scale_rule(const mpt_quantizer *q) {
+    bool rounded = q->scaling != MPT_SCALING_NONE && q->scale_format != MPT_DTYPE_FP32;
+    return rounded ? "nearest" : "none";
+}
+
+const char *mpt_plan_outer(const mpt_quantizer *q) {
+    return q->outer == MPT_OUTER_TENSOR ? "tensor" : "none";
+}
+
+const char *mpt_plan_rounding(const mpt_quantizer *q) {
+    return q->rounding == MPT_ROUNDING_STOCHASTIC ? "stochastic" : "nearest";
+}
+
+const char *mpt_plan_signs(const mpt_quantizer *q) {
+    return q->hadamard.signs == MPT_SIGNS_FIXED ? "fixed" : "none";
+}
+
+void mpt_plan_label(const mpt_policy *policy, char out[MPT_PLAN_LABEL]) {
+    size_t used = 0;
+    out[0] = 0;
+    for (int s = 0; s < MPT_SLOT_COUNT; s++) {
+        const char *format = mpt_plan_format(&policy->slot[s]);
+        bool seen = false;
+        for (int before = 0; before < s && !seen; before++)
+            seen = strcmp(format, mpt_plan_format(&policy->slot[before])) == 0;
+        if (seen || used >= MPT_PLAN_LABEL - 1)
+            continue;
+        int n = snprintf(out + used, MPT_PLAN_LABEL - used, "%s%s", used ? "+" : "", format);
+        used += n > 0 ? (size_t)n : 0;
+    }
+}
+
+void mpt_plan_model(const mpt_program *program, char *out, size_t size) {
+    const mpt_recipe *recipe = program->recipe;
+    const mpt_model_ref *model = program->proxy ? &recipe->proxy : &recipe->model;
+    bool sized = model->size && *model->size;
+    snprintf(out, size, "%s%s%s", model->name ? model->name : "model", sized ? " " : "",
+             sized ? model->size : "");
+}
+
+/* ---- coverage ---- */
+
+static bool is_linear(const mpt_layer *layer) {
+    return layer->kind == MPT_LAYER_LINEAR;
+}
+
+static bool same_policy(const mpt_policy *a, const mpt_policy *b) {
+    for (int s = 0; s < MPT_SLOT_COUNT; s++)
+        if (!mpt_quantizer_equal(&a->slot[s], &b->slot[s]))
+            return false;
+    return memcmp(a->output, b->output, sizeof a->output) == 0;
+}
+
+static mpt_plan_cover *find_cover(mpt_arena *arena, mpt_plan_phase *phase, int *cap,
+                                  const char *label) {
+    for (int i = 0; i < phase->n_covers; i++)
+        if (strcmp(phase->covers[i].label, label) == 0)
+            return &phase->covers[i];
+    mpt_plan_cover *covers =
+        mpt_arena_grow(arena, phase->covers, sizeof *covers, phase->n_covers, cap);
+    if (!covers)
+        return NULL;
+    phase->covers = covers;
+    mpt_plan_cover *cover = &covers[phase->n_covers++];
+    *cover = (mpt_plan_cover){.n_layers = 0};
+    snprintf(cover->label, sizeof cover->label, "%s", label);
+    return cover;
+}
+
+/* Most layers first; equal counts by label, so that the order is always the same. */
+static int by_layers(const void *left, const void *right) {
+    const mpt_plan_cover *a = left, *b = right;
+    if (a->n_layers != b->n_layers)
+        return a->n_layers > b->n_layers ? -1 : 1;
+    return strcmp(a->label, b->label);
+}
+
+static mpt_status cover_phase(mpt_arena *arena, const mpt_phase_program *program,
+                              mpt_plan_phase *phase) {
+    const mpt_graph *graph = program->graph;
+    int cap = 0;
+    for (int i = 0; i < graph->n_layers; i++) {
+        char label[MPT_PLAN_LABEL];
+        const mpt_layer *layer = &graph->layers[i];
+        if (!is_linear(layer))
+            continue;
+        mpt_plan_label(&program->policies[i], label);
+        mpt_plan_cover *cover = find_cover(arena, phase, &cap, label);
+        if (!cover)
+            return MPT_OUT_OF_MEMORY;
+        cover->n_layers++;
+        cover->n_parameters += layer->in_features * layer->out_features;
+    }
+    if (phase->n_covers > 1)
+        qsort(phase->covers, (size_t)phase->n_covers, sizeof *phase->covers, by_layers);
+    return MPT_OK;
+}
+
+/* ---- phases ---- */
+
+/* Phases draw the same graph, so layer i is the same layer in both. */
+static int count_changed(const mpt_phase_program *before, const mpt_phase_program *after) {
+    int n = 0;
+    for (int i = 0; i < after->graph->n_layers; i++)
+        n += is_linear(&after->graph->layers[i]) &&
+             !same_policy(&before->policies[i], &after->policies[i]);
+    return n;
+}
+
+static mpt_status collect_phases(const mpt_program *program, mpt_arena *arena, mpt_plan *out) {
+    size_t bytes = mpt_size_mul((size_t)program->n_phases, sizeof *out->phases);
+    out->n_phases = program->n_phases;
+    out->phases = mpt_arena_alloc(arena, bytes);
+    if (!out->phases)
+        return MPT_OUT_OF_MEMORY;
+    for (int p = 0; p < program->n_phases; p++) {
+        mpt_plan_phase *phase = &out->phases[p];
+        int64_t end =
+            p + 1 < program->n_phases ? program->phase_start[p + 1] : program->train.steps;
+        phase->name = program->phases[p]->phase;
+        phase->from = program->phase_start[p];
+        phase->steps = end > phase->from ? end - phase->from : 0;
+        phase->hash = program->phases[p]->schedule_hash;
+        if (p > 0)
+            phase->n_changed = count_changed(program->phases[p - 1], program->phases[p]);
+        MPT_TRY(cover_phase(arena, program->phases[p], phase));
+    }
+    return MPT_OK;
+}
+
+/* ---- sums ---- */
+
+static void sum_memory(const mpt_program *program, mpt_plan *out) {
+    for (int p = 0; p < program->n_phases; p++) {
+        const mpt_phase_program *phase = program->phases[p];
+        size_t total = 0;
+        for (int c = 0; c < MPT_MEMORY_CLASS_COUNT; c++)
+            total = mpt_size_add(total, phase->bytes[c]);
+        if (p > 0 && total <= out->bytes_total)
+            continue;
+        memcpy(out->bytes, phase->bytes, sizeof out->bytes);
+        out->bytes_total = total;
+        out->largest = phase->phase;
+    }
+}
+
+static double *flops_of(mpt_plan_flops *flops, const mpt_node *node) {
+    switch (node->op) {
+    case MPT_OP_linear:
+        return &flops->fprop;
+    case MPT_OP_linear_dgrad:
+        return &flops->dgrad;
+    case MPT_OP_linear_wgrad:
+        return &flops->wgrad;
+    case MPT_OP_attention:
+    case MPT_OP_attention_grad:
+        return &flops->attention;
+    default:
+        return &flops->other;
+    }
+}
+
+/* What runs once a step is shared by all the step's tokens. */
+static void sum_flops(const mpt_program *program, mpt_plan *out) {
+    const mpt_graph *graph = out->graph;
+    double micro = (double)graph->batch * (double)graph->sequence;
+    double step = (double)program->train.batch * (double)program->train.sequence;
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const mpt_node *node = &graph->nodes[i];
+        const mpt_op_def *def = mpt_op_get(node->op)->def;
+        bool once = node->pass == MPT_PASS_PREPARE || node->pass == MPT_PASS_UPDATE;
+        if (def && def->cost)
+            *flops_of(&out->flops, node) +=
+                def->cost(graph, node).flops / (once ? step : micro);
+    }
+}
+
+mpt_status mpt_plan_collect(const mpt_program *program, mpt_arena *arena, mpt_plan *out) {
+    *out = (mpt_plan){.program = program, .graph = program->phases[0]->graph};
+    const mpt_graph *graph = out->graph;
+    for (int i = 0; i < graph->n_params; i++)
+        out->n_parameters += mpt_value_elements(&graph->values[graph->params[i].value]);
+    for (int i = 0; i < graph->n_layers; i++)
+        out->n_linear += is_linear(&graph->layers[i]);
+    sum_memory(program, out);
+    sum_flops(program, out);
+    return collect_phases(program, arena, out);
+}

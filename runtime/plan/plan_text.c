@@ -1,0 +1,203 @@
+/* The plan as text: what a person reads before a run, whole on one screen.
+ *
+ * One function a section, in reading order: the model and its training, which formats
+ * (plan_formats.c), what changes over time, memory, work, what was filled in, warnings. */
+#include "plan/plan.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "plan/text.h"
+#include "recipe/schema.h"
+
+enum { MOST_WARNINGS = 8 };
+
+/* ---- the model and its training ---- */
+
+static void print_lr(const mpt_train *train, mpt_str *out) {
+    static const char *const names[] = {"constant", "linear", "cosine", "wsd"};
+    mpt_words text = {.len = 0};
+    mpt_words_add(&text, "%s, peak %g", names[train->lr.kind], train->lr.peak);
+    if (train->lr.kind != MPT_LR_CONSTANT)
+        mpt_words_add(&text, ", final %g", train->lr.final);
+    mpt_words_add(&text, ", warmup of ");
+    mpt_words_count(&text, mpt_span_steps(&train->lr.warmup, train));
+    mpt_words_add(&text, " steps");
+    if (train->lr.kind == MPT_LR_WSD) {
+        mpt_words_add(&text, ", decay over the last ");
+        mpt_words_count(&text, mpt_span_steps(&train->lr.decay, train));
+    }
+    mpt_text_line(out, "lr", text.data);
+}
+
+static void print_optimizer(const mpt_train *train, mpt_str *out) {
+    const mpt_optimizer *o = &train->optimizer;
+    mpt_words text = {.len = 0};
+    if (o->kind == MPT_OPTIMIZER_ADAMW)
+        mpt_words_add(&text, "adamw, betas %g %g, eps %g", o->beta1, o->beta2, o->eps);
+    else
+        mpt_words_add(&text, "sgd, momentum %g", o->momentum);
+    mpt_words_add(&text, ", weight decay %g on %s", o->weight_decay,
+                  train->decay == MPT_DECAY_ALL ? "all parameters" : "matrices");
+    if (train->clip > 0)
+        mpt_words_add(&text, ", clip %g", train->clip);
+    mpt_text_line(out, "optimizer", text.data);
+}
+
+static void print_training(const mpt_train *train, mpt_str *out) {
+    mpt_words text = {.len = 0};
+    mpt_words_count(&text, train->steps);
+    mpt_words_add(&text, " steps of ");
+    mpt_words_count(&text, train->batch);
+    mpt_words_add(&text, " x ");
+    mpt_words_count(&text, train->sequence);
+    mpt_words_add(&text, " tokens, ");
+    mpt_words_about(&text,
+                    (double)train->steps * (double)train->batch * (double)train->sequence);
+    mpt_words_add(&text, " in all; micro-batch %" PRId64, train->micro_batch);
+    mpt_text_line(out, "training", text.data);
+}
+
+static void print_head(const mpt_plan *plan, mpt_str *out) {
+    const mpt_program *p = plan->program;
+    char model[256];
+    mpt_words text = {.len = 0};
+    mpt_plan_model(p, model, sizeof model);
+    mpt_str_printf(out, "%s: %s%s\n\n", p->recipe->name, model, p->proxy ? ", the proxy" : "");
+    mpt_words_count(&text, plan->n_parameters);
+    mpt_words_add(&text, " parameters, %d blocks, %d linear layers, vocabulary ",
+                  plan->graph->n_blocks, plan->n_linear);
+    mpt_words_count(&text, plan->graph->vocab);
+    mpt_text_line(out, "model", text.data);
+    if (p->data)
+        mpt_text_line(out, "data", mpt_data_describe(p->data));
+    print_training(&p->train, out);
+    print_optimizer(&p->train, out);
+    print_lr(&p->train, out);
+}
+
+/* ---- phases, memory, work ---- */
+
+static void print_phases(const mpt_plan *plan, mpt_str *out) {
+    mpt_table table;
+    mpt_str_printf(out, "\nphases\n");
+    mpt_table_init(&table, out->ctx, "name|>from step|>steps|>changed|schedule hash|layers");
+    for (int p = 0; p < plan->n_phases; p++) {
+        const mpt_plan_phase *phase = &plan->phases[p];
+        mpt_words from = {.len = 0}, steps = {.len = 0}, covers = {.len = 0};
+        for (int i = 0; i < phase->n_covers; i++)
+            mpt_words_add(&covers, "%s%s %d", i ? ", " : "", phase->covers[i].label,
+                          phase->covers[i].n_layers);
+        mpt_words_count(&from, phase->from);
+        mpt_words_count(&steps, phase->steps);
+        mpt_table_cell(&table, "%s", phase->name);
+        mpt_table_cell(&table, "%s", from.data);
+        mpt_table_cell(&table, "%s", steps.data);
+        if (p == 0)
+            mpt_table_cell(&table, "-");
+        else
+            mpt_table_cell(&table, "%d", phase->n_changed);
+        mpt_table_cell(&table, "%s", phase->hash);
+        mpt_table_cell(&table, "%s", covers.data);
+    }
+    mpt_text_table(out, &table);
+}
+
+/* Bytes in a unit that leaves digits to read: a proxy's memory is no zero GB. */
+static void print_memory(const mpt_plan *plan, mpt_str *out) {
+    mpt_table table;
+    bool large = plan->bytes_total >= 1000000000;
+    double unit = large ? 1e9 : 1e6;
+    mpt_str_printf(out, "\nmemory in %s%s%s\n", large ? "GB" : "MB",
+                   plan->n_phases > 1 ? ", of the phase that needs most: " : "",
+                   plan->n_phases > 1 ? plan->largest : "");
+    mpt_table_init(
+        &table, out->ctx,
+        ">master|>gradient|>optimizer|>working weights|>activations|>workspace|>total");
+    for (int c = 0; c < MPT_MEMORY_CLASS_COUNT; c++)
+        mpt_table_cell(&table, "%.2f", (double)plan->bytes[c] / unit);
+    mpt_table_cell(&table, "%.2f", (double)plan->bytes_total / unit);
+    mpt_text_table(out, &table);
+}
+
+static void print_flops(const mpt_plan *plan, mpt_str *out) {
+    const mpt_plan_flops *f = &plan->flops;
+    double parts[] = {f->fprop, f->dgrad, f->wgrad, f->attention, f->other, 0};
+    mpt_table table;
+    mpt_str_printf(out, "\nFLOPs a token\n");
+    mpt_table_init(&table, out->ctx, ">fprop|>dgrad|>wgrad|>attention|>other|>total");
+    for (size_t i = 0; i < MPT_COUNT(parts); i++) {
+        mpt_words number = {.len = 0};
+        mpt_words_about(&number, parts[i]);
+        mpt_table_cell(&table, "%s", number.data);
+        parts[MPT_COUNT(parts) - 1] += parts[i];
+    }
+    mpt_text_table(out, &table);
+}
+
+/* ---- what was filled in, warnings ---- */
+
+/* A default is worth a word where its row has a value: "required" and "this or tokens" do not
+ * stand for one. */
+static bool has_default(const mpt_field *field) {
+    return field->type != MPT_FIELD_SPECIAL && field->by_default && *field->by_default &&
+           strcmp(field->by_default, "required") != 0 &&
+           strncmp(field->by_default, "this or", 7) != 0;
+}
+
+static void print_defaults(const mpt_plan *plan, mpt_str *out) {
+    const mpt_program *p = plan->program;
+    const mpt_recipe *recipe = p->recipe;
+    const mpt_record *record = mpt_record_find("train");
+    uint64_t said = recipe->train.set | (p->proxy ? recipe->train_proxy.set : 0);
+    mpt_words text = {.len = 0};
+    if (!recipe->base_set)
+        mpt_words_add(&text, "precision.base %s", mpt_dtype_name(recipe->base));
+    for (int i = 0; record && i < record->n_fields; i++) {
+        const mpt_field *field = &record->fields[i];
+        if (said >> i & 1 || !has_default(field))
+            continue;
+        mpt_words_add(&text, "%strain.%s ", text.len ? ", " : "", field->name);
+        if (strcmp(field->name, "micro_batch") == 0)
+            mpt_words_add(&text, "%" PRId64, p->train.micro_batch);
+        else
+            mpt_words_add(&text, "%s", field->by_default);
+    }
+    mpt_str_append(out, "\n", 1);
+    mpt_text_line(out, "filled in", text.len ? text.data : "nothing: the recipe says it all");
+}
+
+static void print_warnings(const mpt_program *program, mpt_str *out) {
+    for (int i = 0; i < program->n_warnings && i < MOST_WARNINGS; i++) {
+        const mpt_warning *w = &program->warnings[i];
+        if (w->where.file)
+            mpt_text_linef(out, "warning", "%s:%d: %s: %s", w->where.file, w->where.line,
+                           w->name, w->text);
+        else
+            mpt_text_linef(out, "warning", "%s: %s", w->name, w->text);
+    }
+    if (program->n_warnings > MOST_WARNINGS)
+        mpt_text_linef(out, "", "and %d more: see mptrun check",
+                       program->n_warnings - MOST_WARNINGS);
+    if (program->n_warnings == 0)
+        mpt_text_line(out, "warnings", "none");
+}
+
+void mpt_plan_print(const mpt_program *program, mpt_str *out) {
+    mpt_plan plan;
+    mpt_arena arena;
+    mpt_arena_init(&arena, program->ctx);
+    if (mpt_plan_collect(program, &arena, &plan) == MPT_OK) {
+        print_head(&plan, out);
+        mpt_plan_print_formats(&plan, out);
+        print_phases(&plan, out);
+        print_memory(&plan, out);
+        print_flops(&plan, out);
+        print_defaults(&plan, out);
+        print_warnings(program, out);
+        mpt_text_line(out, "recipe hash", program->recipe_hash);
+    } else {
+        out->failed = true;
+    }
+    mpt_arena_deinit(&arena);
+}

@@ -1,0 +1,88 @@
+/* The schedule as JSON: what `mptrun plan --schedule --json` prints.
+ *
+ *   {"phases": [{"name", "schedule_hash", "steps": [
+ *     {"step", "pass", "layer", "op", "slot", "kernel", "in": [V], "out": [V], "where",
+ *      and for quantize: "row": Q, "column": Q}]}]}
+ *
+ * V is {"name", "dtype", "shape"} or null where an optional operand is absent; Q is as in the
+ * plan. One phase is made, printed and freed at a time, because a large model has many steps.
+ */
+#include "plan/plan.h"
+
+#include "plan/json.h"
+
+static json_t *value_json(const mpt_graph *graph, mpt_value_id id) {
+    if (id < 0)
+        return json_null();
+    const mpt_value *value = &graph->values[id];
+    json_t *shape = json_array();
+    for (int i = 0; i < value->rank; i++)
+        json_array_append_new(shape, json_integer((json_int_t)value->dims[i]));
+    return json_pack("{s:o, s:s, s:o}", "name", mpt_json_text(value->name ? value->name : ""),
+                     "dtype", mpt_dtype_name(value->dtype), "shape", shape);
+}
+
+static json_t *values_json(const mpt_graph *graph, const mpt_value_id *ids, int n) {
+    json_t *array = json_array();
+    for (int i = 0; i < n; i++) {
+        if (json_array_append_new(array, value_json(graph, ids[i])) != 0) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+static json_t *text_or_null(const char *text) {
+    return text ? mpt_json_text(text) : json_null();
+}
+
+static json_t *step_json(const mpt_phase_program *program, int index) {
+    const mpt_graph *graph = program->graph;
+    const mpt_step *step = &program->steps[index];
+    const mpt_node *node = &graph->nodes[step->node];
+    const char *layer = node->layer >= 0 ? graph->layers[node->layer].path : NULL;
+    json_t *json =
+        json_pack("{s:i, s:s, s:o, s:s, s:o, s:s, s:o, s:o, s:o}", "step", index, "pass",
+                  mpt_pass_name(node->pass), "layer", text_or_null(layer), "op",
+                  mpt_op_get(node->op)->name, "slot", text_or_null(node->slot), "kernel",
+                  step->kernel->name, "in", values_json(graph, node->in, node->n_in), "out",
+                  values_json(graph, node->out, node->n_out), "where",
+                  mpt_json_where(mpt_schedule_where(program, node)));
+    if (!json || node->op != MPT_OP_quantize)
+        return json;
+    const mpt_attrs *a = &node->attrs;
+    int failed = json_object_set_new(json, "row",
+                                     a->has_row ? mpt_json_quantizer(&a->row) : json_null());
+    failed |= json_object_set_new(json, "column",
+                                  a->has_col ? mpt_json_quantizer(&a->col) : json_null());
+    if (!failed)
+        return json;
+    json_decref(json);
+    return NULL;
+}
+
+static mpt_status print_phase(const mpt_phase_program *program, mpt_str *out) {
+    json_t *steps = json_array();
+    bool failed = !steps;
+    for (int i = 0; !failed && i < program->n_steps; i++)
+        failed = json_array_append_new(steps, step_json(program, i)) != 0;
+    if (failed) {
+        json_decref(steps);
+        return mpt_fail_memory(program->ctx, out->cap);
+    }
+    return mpt_json_print(program->ctx,
+                          json_pack("{s:o, s:s, s:o}", "name", mpt_json_text(program->phase),
+                                    "schedule_hash", program->schedule_hash, "steps", steps),
+                          out);
+}
+
+mpt_status mpt_plan_schedule_json(const mpt_program *program, mpt_str *out) {
+    mpt_str_printf(out, "{\"phases\": [\n");
+    for (int p = 0; p < program->n_phases; p++) {
+        mpt_str_printf(out, "%s", p ? "," : "");
+        MPT_TRY(print_phase(program->phases[p], out));
+    }
+    mpt_str_printf(out, "]}\n");
+    return out->failed ? MPT_OUT_OF_MEMORY : MPT_OK;
+}
