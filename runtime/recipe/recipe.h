@@ -222,6 +222,9 @@ mpt_status mpt_recipe_check(mpt_recipe *recipe, mpt_arena *arena, const mpt_laye
                             int n_layers, int n_blocks, mpt_policy *const *policies,
                             mpt_warning **out_warnings, int *out_n);
 
+/* All names that `allow` takes. */
+const char *const *mpt_warning_names(int *out_n);
+
 /* Canonical text of everything that decides numbers (not name, description, eval), and its
  * hash as 16 hex digits. Equal recipes give equal text whatever language they came from. */
 void mpt_recipe_canonical(const mpt_recipe *recipe, mpt_str *out);

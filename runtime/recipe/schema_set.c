@@ -341,21 +341,37 @@ static mpt_status enter(mpt_ctx *ctx, const mpt_record **record, void **object,
     return MPT_OK;
 }
 
-mpt_status mpt_record_set_path(mpt_ctx *ctx, mpt_arena *arena, const mpt_record *record,
-                               void *object, const char *path, const char *text,
-                               mpt_where where) {
-    char before[TEXT_MAX] = "", name[64];
-    const char *rest = path;
+mpt_status mpt_record_set_under(mpt_ctx *ctx, mpt_arena *arena, const mpt_record *record,
+                                void *object, const mpt_text_setting *setting) {
+    char before[TEXT_MAX], name[64];
+    const char *rest = setting->path, *prefix = setting->prefix;
+    mpt_where where = setting->where;
+    snprintf(before, sizeof before, "%s", prefix);
     for (const char *end = strchr(rest, '.'); end; end = strchr(rest, '.')) {
         snprintf(name, sizeof name, "%.*s", (int)(end - rest), rest);
         MPT_TRY(enter(ctx, &record, &object, before, name, where));
-        snprintf(before, sizeof before, "%.*s", (int)(end - path), path);
+        snprintf(before, sizeof before, "%s%s%.*s", prefix, dot(prefix),
+                 (int)(end - setting->path), setting->path);
         rest = end + 1;
     }
     mpt_setting value;
     const mpt_field *field = mpt_record_field(ctx, record, before, rest, where);
     if (!field)
         return MPT_INVALID;
-    mpt_setting_parse(field, text, &value);
+    if (field->type == MPT_FIELD_SPECIAL) {
+        mpt_status status =
+            MPT_FAIL(ctx, MPT_INVALID, where, "%s%s%s: cannot be set from a text", before,
+                     dot(before), rest);
+        mpt_hint(ctx, "change it in the recipe itself");
+        return status;
+    }
+    mpt_setting_parse(field, setting->text, &value);
     return mpt_record_set(ctx, arena, record, object, before, rest, &value, where);
+}
+
+mpt_status mpt_record_set_path(mpt_ctx *ctx, mpt_arena *arena, const mpt_record *record,
+                               void *object, const char *path, const char *text,
+                               mpt_where where) {
+    mpt_text_setting setting = {"", path, text, where};
+    return mpt_record_set_under(ctx, arena, record, object, &setting);
 }

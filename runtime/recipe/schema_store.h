@@ -27,4 +27,14 @@ const mpt_record *mpt_field_record(const mpt_field *field, const void *member);
 void mpt_record_mark(const mpt_record *record, void *object, const mpt_field *field);
 bool mpt_record_has(const mpt_record *record, const void *object, const mpt_field *field);
 
+/* mpt_record_set_path where the object itself has a path, which messages put in front. */
+typedef struct mpt_text_setting {
+    const char *prefix; /* "rules[2].use", or "" */
+    const char *path;   /* from there on */
+    const char *text;
+    mpt_where where;
+} mpt_text_setting;
+mpt_status mpt_record_set_under(mpt_ctx *ctx, mpt_arena *arena, const mpt_record *record,
+                                void *object, const mpt_text_setting *setting);
+
 #endif

@@ -1,0 +1,288 @@
+/* Stage 3: what is allowed but known to go wrong, each under a name that `allow` silences.
+ *
+ * A warning is given once, for the first phase it holds in, with the number of layers and the
+ * rule to blame. Nothing here changes the recipe. */
+#include "recipe/schema_store.h"
+#include "recipe/select.h"
+#include "recipe/use.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* X(ENUM, "name") in the order they are reported. */
+#define WARNING_LIST(X)                                                                        \
+    X(RULE_SHADOWED, "rule-shadowed")                                                          \
+    X(NO_EFFECT, "no-effect")                                                                  \
+    X(SR_FORWARD, "sr-forward")                                                                \
+    X(ALL_FP4, "all-fp4")                                                                      \
+    X(RHT_FORWARD, "rht-forward")                                                              \
+    X(NO_CLIP, "no-clip")                                                                      \
+    X(FP16_NO_LOSS_SCALE, "fp16-no-loss-scale")                                                \
+    X(LOSS_SCALE_UNUSED, "loss-scale-unused")                                                  \
+    X(LOSS_SCALE_BELOW_ONE, "loss-scale-below-one")                                            \
+    X(NO_WARMUP, "no-warmup")
+
+typedef enum warning {
+#define WARNING_ENUM(id, name) WARNING_##id,
+    WARNING_LIST(WARNING_ENUM)
+#undef WARNING_ENUM
+} warning;
+
+static const char *const warning_names[] = {
+#define WARNING_NAME(id, name) name,
+    WARNING_LIST(WARNING_NAME)
+#undef WARNING_NAME
+};
+
+const char *const *mpt_warning_names(int *out_n) {
+    *out_n = (int)MPT_COUNT(warning_names);
+    return warning_names;
+}
+
+typedef struct checker {
+    mpt_recipe *recipe;
+    mpt_arena *arena;
+    mpt_layer_list model;
+    mpt_policy *const *policies; /* one list a phase */
+    mpt_warning *list;
+    int n, cap;
+    bool failed; /* out of memory, error set */
+} checker;
+
+static bool is_allowed(const mpt_recipe *recipe, const char *name) {
+    for (int i = 0; i < recipe->n_allow; i++)
+        if (strcmp(recipe->allow[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* Adds a warning unless the recipe allows it. */
+static void warn(checker *c, warning which, mpt_where where, const char *fmt, ...)
+    MPT_PRINTF(4, 5);
+static void warn(checker *c, warning which, mpt_where where, const char *fmt, ...) {
+    char text[512];
+    va_list args;
+    if (c->failed || is_allowed(c->recipe, warning_names[which]))
+        return;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    mpt_warning *grown = mpt_arena_grow(c->arena, c->list, sizeof *grown, c->n, &c->cap);
+    const char *copy = grown ? mpt_arena_strdup(c->arena, text) : NULL;
+    c->failed = copy == NULL;
+    if (c->failed)
+        return;
+    c->list = grown;
+    c->list[c->n++] = (mpt_warning){warning_names[which], where, copy};
+}
+
+/* ---- rules ---- */
+
+static void check_shadowed(checker *c, mpt_cascade_rule rule) {
+    char path[MPT_RULE_PATH];
+    mpt_rule_path(&rule, path);
+    if (!rule.rule->decides)
+        warn(c, WARNING_RULE_SHADOWED, rule.rule->where,
+             "%s decides nothing: later rules overrule it on every layer, or its function "
+             "refused them all",
+             path);
+}
+
+static void check_all_shadowed(checker *c) {
+    mpt_recipe *r = c->recipe;
+    for (int i = 0; i < r->n_rules; i++)
+        check_shadowed(c, (mpt_cascade_rule){&r->rules[i], -1, i});
+    for (int p = 0; p < r->n_phases; p++)
+        for (int i = 0; i < r->phases[p].n_rules; i++)
+            check_shadowed(c, (mpt_cascade_rule){&r->phases[p].rules[i], p, i});
+}
+
+static void check_no_effect(checker *c) {
+    const mpt_recipe *r = c->recipe;
+    int64_t steps = mpt_recipe_train(r, false).steps;
+    const mpt_field *decay = mpt_record_lookup(&mpt_record_train, "decay");
+    const mpt_field *eval = mpt_record_lookup(&mpt_record_train, "eval");
+    if (mpt_record_has(&mpt_record_train, &r->train, decay) &&
+        r->train.optimizer.weight_decay == 0)
+        warn(c, WARNING_NO_EFFECT, r->where,
+             "train.decay chooses what weight decay applies to, but weight_decay is 0");
+    if (mpt_record_has(&mpt_record_train, &r->train, eval) && r->train.eval_every == 0)
+        warn(c, WARNING_NO_EFFECT, r->where,
+             "train.eval.batches counts for evaluations in between, but eval.every is 0");
+    if (r->train_proxy.set && !r->proxy.present)
+        warn(c, WARNING_NO_EFFECT, r->where,
+             "train.proxy is for a proxy, but the recipe has none");
+    for (int p = 1; p < r->n_phases; p++)
+        if (mpt_phase_start(&r->phases[p], steps) >= steps)
+            warn(c, WARNING_NO_EFFECT, r->phases[p].where,
+                 "phases[%d]: '%s' starts after the run's %lld steps", p + 1, r->phases[p].name,
+                 (long long)steps);
+}
+
+/* ---- policies ---- */
+
+static bool is_gemm_layer(const mpt_layer *layer) {
+    return layer->kind == MPT_LAYER_LINEAR || layer->kind == MPT_LAYER_HEAD;
+}
+
+/* The last deciding rule that speaks of a slot at all. */
+static mpt_where blame(checker *c, int phase, const mpt_policy *policy, int slot) {
+    mpt_arena arena;
+    mpt_arena_init(&arena, c->recipe->ctx);
+    int n = 0;
+    mpt_where where = c->recipe->where;
+    mpt_cascade_rule *rules = mpt_cascade_list(c->recipe, phase, &arena, &n);
+    c->failed = c->failed || !rules;
+    for (int r = 0; rules && r < n; r++) {
+        const mpt_slot_use *use = &rules[r].rule->use.slot[slot];
+        mpt_where rule_where = rules[r].rule->where;
+        for (int i = 0; i < policy->n_decided; i++)
+            if ((use->has_format || use->set) &&
+                rule_where.line == policy->decided_by[i].line &&
+                rule_where.file == policy->decided_by[i].file)
+                where = rule_where;
+    }
+    mpt_arena_deinit(&arena);
+    return where;
+}
+
+typedef bool (*slot_test)(const mpt_quantizer *q);
+
+static bool rounds_stochastically(const mpt_quantizer *q) {
+    return q->rounding == MPT_ROUNDING_STOCHASTIC;
+}
+
+static bool is_rotated(const mpt_quantizer *q) {
+    return q->hadamard.size != 0;
+}
+
+/* Layers of which a forward operand passes the test, in the first phase that has some. */
+static void check_forward(checker *c, warning which, slot_test test, const char *what) {
+    for (int p = 0; p < c->recipe->n_phases; p++) {
+        int n = 0, first = 0, first_slot = 0;
+        for (int i = 0; i < c->model.n; i++) {
+            const mpt_policy *policy = &c->policies[p][i];
+            bool x = test(&policy->slot[MPT_SLOT_FPROP_X]);
+            bool w = test(&policy->slot[MPT_SLOT_FPROP_W]);
+            if (!is_gemm_layer(&c->model.layers[i]) || (!x && !w))
+                continue;
+            if (n++ == 0) {
+                first = i;
+                first_slot = x ? MPT_SLOT_FPROP_X : MPT_SLOT_FPROP_W;
+            }
+        }
+        if (n == 0)
+            continue;
+        warn(c, which, blame(c, p, &c->policies[p][first], first_slot),
+             "%s in fprop of %d layer%s, first %s (%s)", what, n, n == 1 ? "" : "s",
+             c->model.layers[first].path, mpt_slot_name((mpt_slot)first_slot));
+        return;
+    }
+}
+
+static bool is_fp4(const mpt_policy *policy) {
+    bool fp4 = false;
+    for (int s = 0; s < MPT_SLOT_COUNT; s++)
+        fp4 = fp4 || policy->slot[s].format == MPT_DTYPE_E2M1;
+    return fp4;
+}
+
+/* The last block all in FP4, in every phase: a late phase in BF16 is a remedy too. */
+static void check_all_fp4(checker *c) {
+    mpt_where where = c->recipe->where;
+    for (int p = 0; p < c->recipe->n_phases; p++) {
+        bool all = false, higher = false;
+        for (int i = 0; i < c->model.n; i++) {
+            const mpt_layer *layer = &c->model.layers[i];
+            const mpt_policy *policy = &c->policies[p][i];
+            if (layer->kind != MPT_LAYER_LINEAR || layer->block != c->model.n_blocks - 1)
+                continue;
+            all = true;
+            higher = higher || !is_fp4(policy);
+            where = policy->n_decided ? policy->decided_by[policy->n_decided - 1] : where;
+        }
+        if (!all || higher)
+            return;
+    }
+    if (c->recipe->n_phases)
+        warn(c, WARNING_ALL_FP4, where,
+             "the last block's linear layers are all in FP4; runs keep a few late blocks in "
+             "bf16");
+}
+
+/* Whether any value of any phase is FP16, and where the first rule says so. */
+static bool uses_fp16(const checker *c, mpt_where *where) {
+    const mpt_recipe *r = c->recipe;
+    *where = r->where;
+    if (r->base == MPT_DTYPE_FP16 || r->residual == MPT_DTYPE_FP16)
+        return true;
+    for (int p = 0; p < r->n_phases; p++) {
+        for (int i = 0; i < c->model.n; i++) {
+            const mpt_policy *policy = &c->policies[p][i];
+            bool fp16 = policy->compute == MPT_DTYPE_FP16;
+            for (int s = 0; is_gemm_layer(&c->model.layers[i]) && s < MPT_SLOT_COUNT; s++)
+                fp16 = fp16 || policy->slot[s].format == MPT_DTYPE_FP16;
+            for (int g = 0; is_gemm_layer(&c->model.layers[i]) && g < MPT_GEMM_WGRAD; g++)
+                fp16 = fp16 || policy->output[g] == MPT_DTYPE_FP16;
+            if (!fp16)
+                continue;
+            if (policy->n_decided)
+                *where = policy->decided_by[policy->n_decided - 1];
+            return true;
+        }
+    }
+    return false;
+}
+
+static void check_loss_scale(checker *c) {
+    const mpt_recipe *r = c->recipe;
+    mpt_where where;
+    bool fp16 = uses_fp16(c, &where);
+    if (fp16 && r->loss_scale == 0)
+        warn(c, WARNING_FP16_NO_LOSS_SCALE, where,
+             "fp16 gradients below 6e-8 vanish: give precision.loss_scale = static(1024)");
+    if (!fp16 && r->loss_scale > 0)
+        warn(c, WARNING_LOSS_SCALE_UNUSED, r->where,
+             "precision.loss_scale is %g, but nothing is in fp16", r->loss_scale);
+    if (r->loss_scale > 0 && r->loss_scale < 1)
+        warn(c, WARNING_LOSS_SCALE_BELOW_ONE, r->where,
+             "precision.loss_scale is %g: it makes small gradients smaller", r->loss_scale);
+}
+
+/* ---- training ---- */
+
+static void check_training(checker *c, bool proxy) {
+    mpt_train train = mpt_recipe_train(c->recipe, proxy);
+    const char *path = proxy ? "train.proxy" : "train";
+    mpt_train full = mpt_recipe_train(c->recipe, false);
+    if (train.clip == 0 && (!proxy || full.clip != 0))
+        warn(c, WARNING_NO_CLIP, c->recipe->where,
+             "%s.clip is 0: one bad batch can throw the weights far away", path);
+    if (train.lr.warmup.value == 0 && (!proxy || full.lr.warmup.value != 0))
+        warn(c, WARNING_NO_WARMUP, c->recipe->where,
+             "%s.lr.warmup is 0: the first steps run at %s learning rate", path,
+             train.lr.kind == MPT_LR_CONSTANT ? "the full" : "the peak");
+}
+
+mpt_status mpt_recipe_check(mpt_recipe *recipe, mpt_arena *arena, const mpt_layer *layers,
+                            int n_layers, int n_blocks, mpt_policy *const *policies,
+                            mpt_warning **out_warnings, int *out_n) {
+    checker c = {.recipe = recipe,
+                 .arena = arena,
+                 .model = {layers, n_layers, n_blocks},
+                 .policies = policies};
+    check_all_shadowed(&c);
+    check_no_effect(&c);
+    check_forward(&c, WARNING_SR_FORWARD, rounds_stochastically,
+                  "stochastic rounding, known to diverge,");
+    check_all_fp4(&c);
+    check_forward(&c, WARNING_RHT_FORWARD, is_rotated,
+                  "a Hadamard rotation, which costs accuracy there,");
+    check_training(&c, false);
+    if (recipe->proxy.present)
+        check_training(&c, true);
+    check_loss_scale(&c);
+    *out_warnings = c.list;
+    *out_n = c.n;
+    return c.failed ? MPT_OUT_OF_MEMORY : MPT_OK;
+}

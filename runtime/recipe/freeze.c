@@ -1,0 +1,211 @@
+/* Stage 2's first half: what can be checked of a recipe without its model, then no change more.
+ *
+ * Single values were checked when they were set; here is what fields say together: length,
+ * batch and learning rate, the rules, the order of the phases. */
+#include "recipe/schema_store.h"
+#include "recipe/select.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Fails with one text and one way out. */
+#define REFUSE(recipe, where, hint, ...)                                                       \
+    do {                                                                                       \
+        mpt_status refuse_status = MPT_FAIL((recipe)->ctx, MPT_INVALID, (where), __VA_ARGS__); \
+        mpt_hint((recipe)->ctx, "%s", (hint));                                                 \
+        return refuse_status;                                                                  \
+    } while (0)
+
+static bool has(const mpt_train *train, const char *name) {
+    return mpt_record_has(&mpt_record_train, train, mpt_record_lookup(&mpt_record_train, name));
+}
+
+/* ---- name and model ---- */
+
+/* The name becomes a folder's, so it must be one. */
+static mpt_status check_name(const mpt_recipe *recipe) {
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+    size_t n = strlen(recipe->name);
+    if (n && n <= 100 && recipe->name[0] != '.' && strspn(recipe->name, allowed) == n)
+        return MPT_OK;
+    REFUSE(recipe, recipe->where, "take letters, digits, '_', '-' and '.', 100 at most",
+           "name: '%.100s' cannot name a run's folder", recipe->name);
+}
+
+static mpt_status check_model(const mpt_recipe *recipe) {
+    if (!recipe->model.present || !recipe->source.build)
+        REFUSE(recipe, recipe->where, "name one: model = nemotron_h \"12b\"",
+               "model: the recipe has none");
+    return MPT_OK;
+}
+
+/* ---- train ---- */
+
+static mpt_status check_length(const mpt_recipe *recipe, const mpt_train *said,
+                               const char *path) {
+    if (said->steps > 0 && said->tokens > 0)
+        REFUSE(recipe, recipe->where, "give one of them", "%s: steps and tokens are both given",
+               path);
+    return MPT_OK;
+}
+
+/* Spans that the proxy inherits are counted in the full run's unit. */
+static mpt_status check_inherited(const mpt_recipe *recipe, const mpt_train *proxy) {
+    const mpt_lr *lr = &proxy->lr;
+    bool absolute = (!lr->warmup.fraction && lr->warmup.value > 0) ||
+                    (lr->kind == MPT_LR_WSD && !lr->decay.fraction && lr->decay.value > 0);
+    bool other_unit = (recipe->train.tokens > 0) != (proxy->tokens > 0);
+    if (absolute && other_unit && !has(&recipe->train_proxy, "lr"))
+        REFUSE(recipe, recipe->where, "give train.proxy.lr, or write spans as fractions: 0.01",
+               "train.proxy: it is given in %s, but lr counts warmup and decay in %s",
+               proxy->tokens > 0 ? "tokens" : "steps", proxy->tokens > 0 ? "steps" : "tokens");
+    return MPT_OK;
+}
+
+static double share(const mpt_span *span, const mpt_train *train) {
+    double run = train->tokens > 0 ? train->tokens : (double)train->steps;
+    return span->fraction ? span->value : span->value / run;
+}
+
+static mpt_status check_lr(const mpt_recipe *recipe, const mpt_train *train, const char *path) {
+    const mpt_lr *lr = &train->lr;
+    if (!(lr->peak > 0))
+        REFUSE(recipe, recipe->where, "give one: lr = cosine { peak = 3e-4, warmup = 100 }",
+               "%s.lr: there is no learning rate", path);
+    if (lr->final > lr->peak)
+        REFUSE(recipe, recipe->where, "the learning rate falls from peak to final",
+               "%s.lr.final: %g is above the peak of %g", path, lr->final, lr->peak);
+    double warmup = share(&lr->warmup, train);
+    double decay = lr->kind == MPT_LR_WSD ? share(&lr->decay, train) : 0;
+    if (warmup + decay > 1 + 1e-9)
+        REFUSE(recipe, recipe->where, "shorten them, or write them as fractions: warmup = 0.05",
+               "%s.lr: warmup and decay take %.3g times the run's length", path,
+               warmup + decay);
+    return MPT_OK;
+}
+
+static mpt_status check_train(const mpt_recipe *recipe, bool proxy) {
+    const char *path = proxy ? "train.proxy" : "train";
+    mpt_train train = mpt_recipe_train(recipe, proxy);
+    MPT_TRY(check_length(recipe, proxy ? &recipe->train_proxy : &recipe->train, path));
+    if (train.batch < 1)
+        REFUSE(recipe, recipe->where, "give sequences an optimizer step: batch = 16",
+               "%s.batch: is missing", path);
+    if (train.sequence < 1)
+        REFUSE(recipe, recipe->where, "give tokens a sequence: sequence = 1024",
+               "%s.sequence: is missing", path);
+    if (train.steps < 1)
+        REFUSE(recipe, recipe->where, "give steps = 1000, or tokens = 1e9",
+               "%s: the run has no length", path);
+    if (train.batch % train.micro_batch)
+        REFUSE(recipe, recipe->where, "take a micro_batch that divides the batch",
+               "%s.micro_batch: batch %lld is no multiple of %lld", path,
+               (long long)train.batch, (long long)train.micro_batch);
+    if (proxy)
+        MPT_TRY(check_inherited(recipe, &train));
+    return check_lr(recipe, &train, path);
+}
+
+static mpt_status check_data(const mpt_recipe *recipe) {
+    mpt_where where = recipe->data.where.file ? recipe->data.where : recipe->where;
+    if (recipe->data.kind == MPT_DATA_TEXT && (!recipe->data.path || !*recipe->data.path))
+        REFUSE(recipe, where, "give a file: data = text \"corpus.txt\"",
+               "data.path: the text has no file");
+    return MPT_OK;
+}
+
+/* ---- rules ---- */
+
+static bool says_nothing(const mpt_use *use) {
+    bool nothing = !use->bare;
+    for (int s = 0; s < MPT_SLOT_COUNT; s++)
+        nothing = nothing && !use->slot[s].has_format && !use->slot[s].set;
+    for (int g = 0; g < MPT_GEMM_COUNT; g++)
+        nothing = nothing && !use->has_output[g];
+    return nothing;
+}
+
+static mpt_status check_rule(const mpt_recipe *recipe, const mpt_cascade_rule *cascade_rule) {
+    const mpt_rule *rule = cascade_rule->rule;
+    char path[MPT_RULE_PATH], slot_path[2 * MPT_RULE_PATH];
+    mpt_rule_path(cascade_rule, path);
+    if (rule->n_selectors < 1)
+        REFUSE(recipe, rule->where,
+               "name a kind such as \"linear\", or a path such as \"*.o_proj\"",
+               "%s: it selects nothing", path);
+    if (says_nothing(&rule->use))
+        REFUSE(recipe, rule->where, "give a format or a gemm: use = bf16",
+               "%s.use: it says nothing", path);
+    for (int s = 0; s < MPT_SLOT_COUNT; s++) {
+        if (rule->use.bare)
+            snprintf(slot_path, sizeof slot_path, "%s.use", path);
+        else
+            snprintf(slot_path, sizeof slot_path, "%s.use.%s", path,
+                     mpt_slot_name((mpt_slot)s));
+        if (rule->use.slot[s].has_format)
+            MPT_TRY(mpt_quantizer_validate(recipe->ctx, &rule->use.slot[s].q, slot_path,
+                                           rule->where));
+    }
+    return mpt_blocks_check(recipe->ctx, &rule->blocks, path, rule->where);
+}
+
+static mpt_status check_rules(mpt_recipe *recipe) {
+    for (int i = 0; i < recipe->n_rules; i++)
+        MPT_TRY(check_rule(recipe, &(mpt_cascade_rule){&recipe->rules[i], -1, i}));
+    for (int p = 0; p < recipe->n_phases; p++)
+        for (int i = 0; i < recipe->phases[p].n_rules; i++)
+            MPT_TRY(check_rule(recipe, &(mpt_cascade_rule){&recipe->phases[p].rules[i], p, i}));
+    return MPT_OK;
+}
+
+/* ---- phases ---- */
+
+/* Starts written alike are compared as written, others in steps of the full run. */
+static bool in_order(const mpt_phase *a, const mpt_phase *b, int64_t steps) {
+    if (a->from_is_fraction == b->from_is_fraction)
+        return a->from < b->from;
+    return mpt_phase_start(a, steps) < mpt_phase_start(b, steps);
+}
+
+static mpt_status check_phases(mpt_recipe *recipe) {
+    int64_t steps = mpt_recipe_train(recipe, false).steps;
+    if (recipe->n_phases == 0)
+        return mpt_recipe_append_phase(recipe, "main") ? MPT_OK : MPT_OUT_OF_MEMORY;
+    const mpt_phase *phases = recipe->phases;
+    if (phases[0].from > 0)
+        REFUSE(recipe, phases[0].where, "leave its from out",
+               "phases[1].from: the first phase starts with the run");
+    for (int i = 1; i < recipe->n_phases; i++) {
+        for (int k = 0; k < i; k++)
+            if (strcmp(phases[i].name, phases[k].name) == 0)
+                REFUSE(recipe, phases[i].where, "give each phase a name of its own",
+                       "phases[%d]: there is a phase '%s' already", i + 1, phases[i].name);
+        /* The first phase's 0 is the same start as a step and as a fraction. */
+        bool order = i == 1 ? phases[1].from > 0 : in_order(&phases[i - 1], &phases[i], steps);
+        if (!order)
+            REFUSE(recipe, phases[i].where, "list phases in the order of their from",
+                   "phases[%d].from: '%s' does not start after '%s'", i + 1, phases[i].name,
+                   phases[i - 1].name);
+    }
+    return MPT_OK;
+}
+
+mpt_status mpt_recipe_freeze(mpt_recipe *recipe) {
+    if (recipe->frozen)
+        return MPT_OK;
+    MPT_TRY(check_name(recipe));
+    MPT_TRY(check_model(recipe));
+    MPT_TRY(check_train(recipe, false));
+    if (recipe->proxy.present)
+        MPT_TRY(check_train(recipe, true));
+    MPT_TRY(check_data(recipe));
+    MPT_TRY(check_rules(recipe));
+    MPT_TRY(check_phases(recipe));
+    recipe->base_set = recipe->base != MPT_DTYPE_COUNT;
+    if (!recipe->base_set)
+        recipe->base = MPT_DTYPE_BF16;
+    recipe->frozen = true;
+    return MPT_OK;
+}

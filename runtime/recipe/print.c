@@ -1,0 +1,210 @@
+/* The recipe as canonical text, and the hash of it.
+ *
+ * One field a line, in the order of the schema, of everything that decides numbers: a recipe
+ * from Lua and one that a host filled by calls are equal exactly if their texts are. The text
+ * is also what --dump=freeze shows. */
+#include "recipe/schema_store.h"
+#include "recipe/select.h"
+#include "recipe/use.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- formats and rules ---- */
+
+/* "nvfp4 block=16x16 rounding=stochastic", or of single fields "rounding=stochastic". */
+static void print_slot(const mpt_slot_use *use, mpt_str *out) {
+    const mpt_quantizer *q = &use->q;
+    bool all = use->has_format;
+    const char *space = "";
+    if (all) {
+        mpt_str_printf(out, "%s", mpt_dtype_name(q->format));
+        space = " ";
+        if (mpt_quantizer_is_cast(q))
+            return;
+    }
+    for (int f = 0; f < mpt_record_quantizer.n_fields; f++) {
+        const char *name = mpt_record_quantizer.fields[f].name;
+        if (!all && !(use->set >> f & 1))
+            continue;
+        mpt_str_printf(out, "%s%s=", space, name);
+        space = " ";
+        if (strcmp(name, "block") == 0)
+            mpt_str_printf(out, "%dx%d", (int)q->block_rows, (int)q->block_cols);
+        else if (strcmp(name, "scale") == 0)
+            mpt_str_printf(out, "%s", q->scaling == MPT_SCALING_CURRENT ? "current" : "none");
+        else if (strcmp(name, "scale_format") == 0)
+            mpt_str_printf(out, "%s", mpt_dtype_name(q->scale_format));
+        else if (strcmp(name, "outer") == 0)
+            mpt_str_printf(out, "%s", q->outer == MPT_OUTER_TENSOR ? "tensor" : "none");
+        else if (strcmp(name, "rounding") == 0)
+            mpt_str_printf(out, "%s",
+                           q->rounding == MPT_ROUNDING_STOCHASTIC ? "stochastic" : "nearest");
+        else if (q->hadamard.size)
+            mpt_str_printf(out, "%d/%s", (int)q->hadamard.size,
+                           q->hadamard.signs == MPT_SIGNS_FIXED ? "fixed" : "none");
+        else
+            mpt_str_printf(out, "none");
+    }
+}
+
+static void print_rule(const mpt_cascade_rule *cascade_rule, mpt_str *out) {
+    const mpt_rule *rule = cascade_rule->rule;
+    char path[MPT_RULE_PATH];
+    mpt_rule_path(cascade_rule, path);
+    mpt_str_printf(out, "%s.select =", path);
+    for (int i = 0; i < rule->n_selectors; i++)
+        mpt_str_printf(out, " %s", rule->selectors[i]);
+    mpt_str_printf(out, "\n%s.blocks = ", path);
+    mpt_blocks_print(&rule->blocks, out);
+    mpt_str_printf(out, "\n%s.gemms =", path);
+    for (int g = 0; g < MPT_GEMM_COUNT; g++)
+        if (!rule->gemms || rule->gemms >> g & 1)
+            mpt_str_printf(out, " %s", mpt_gemm_name((mpt_gemm)g));
+    mpt_str_printf(out, "\n");
+    if (rule->predicate >= 0)
+        mpt_str_printf(out, "%s.where = function\n", path);
+    if (rule->use.bare) {
+        mpt_str_printf(out, "%s.use = ", path);
+        print_slot(&rule->use.slot[0], out);
+        mpt_str_printf(out, "\n");
+        return;
+    }
+    for (int s = 0; s < MPT_SLOT_COUNT; s++) {
+        if (!rule->use.slot[s].has_format && !rule->use.slot[s].set)
+            continue;
+        mpt_str_printf(out, "%s.use.%s = ", path, mpt_slot_name((mpt_slot)s));
+        print_slot(&rule->use.slot[s], out);
+        mpt_str_printf(out, "\n");
+    }
+    for (int g = 0; g < MPT_GEMM_COUNT; g++)
+        if (rule->use.has_output[g])
+            mpt_str_printf(out, "%s.use.%s.output = %s\n", path, mpt_gemm_name((mpt_gemm)g),
+                           mpt_dtype_name(rule->use.output[g]));
+}
+
+/* ---- fields ---- */
+
+static void print_span(const mpt_span *span, mpt_str *out) {
+    mpt_str_printf(out, "%.17g%s", span->value, span->fraction ? " of the run" : "");
+}
+
+static const char *choice_name(const mpt_field *field, int64_t value) {
+    for (const mpt_choice *c = field->choices; c->name; c++)
+        if (c->value == value)
+            return c->name;
+    return "default";
+}
+
+static void print_record(const mpt_record *record, const void *object, const char *path,
+                         mpt_str *out);
+
+/* One row and its value. `member` is aligned for the row's type: it is a member of a struct. */
+static void print_field(const mpt_field *field, const void *member, const char *path,
+                        mpt_str *out) {
+    const mpt_record *inner = NULL;
+    int64_t integer = 0;
+    int32_t narrow = 0;
+    double numbers[2] = {0, 0};
+    mpt_str_printf(out, "%s.%s = ", path, field->name);
+    switch (field->type) {
+    case MPT_FIELD_INT:
+    case MPT_FIELD_CHOICE:
+    case MPT_FIELD_FORMAT:
+        memcpy(&narrow, member, sizeof narrow);
+        integer = narrow;
+        if (field->bytes == sizeof integer)
+            memcpy(&integer, member, sizeof integer);
+        if (field->choices)
+            mpt_str_printf(out, "%s\n", choice_name(field, integer));
+        else
+            mpt_str_printf(out, "%" PRId64 "\n", integer);
+        return;
+    case MPT_FIELD_NUMBER:
+    case MPT_FIELD_PAIR:
+        memcpy(numbers, member, field->bytes);
+        mpt_str_printf(out, "%.17g", numbers[0]);
+        if (field->type == MPT_FIELD_PAIR)
+            mpt_str_printf(out, " %.17g", numbers[1]);
+        mpt_str_printf(out, "\n");
+        return;
+    case MPT_FIELD_SPAN:
+        print_span(member, out);
+        mpt_str_printf(out, "\n");
+        return;
+    case MPT_FIELD_STRING:
+        mpt_str_printf(out, "%s\n",
+                       *(const char *const *)member ? *(const char *const *)member : "");
+        return;
+    default:
+        break;
+    }
+    char inner_path[128];
+    inner = mpt_field_record(field, member);
+    mpt_str_printf(out, "%s\n", inner->name);
+    snprintf(inner_path, sizeof inner_path, "%s.%s", path, field->name);
+    print_record(inner, member, inner_path, out);
+}
+
+/* All rows of a record that have a member of their own; eval, a view, decides no numbers. */
+static void print_record(const mpt_record *record, const void *object, const char *path,
+                         mpt_str *out) {
+    for (int i = 0; i < record->n_fields; i++) {
+        const mpt_field *field = &record->fields[i];
+        if (field->offset != SIZE_MAX && field->bytes)
+            print_field(field, (const char *)object + field->offset, path, out);
+    }
+}
+
+/* ---- the whole ---- */
+
+static void print_model(const char *word, const mpt_model_ref *model, mpt_str *out) {
+    if (model->present)
+        mpt_str_printf(out, "%s = %s %s\n", word, model->name, model->size);
+}
+
+static void print_phase(const mpt_recipe *recipe, int index, mpt_str *out) {
+    mpt_phase *phase = &recipe->phases[index];
+    mpt_span from = {phase->from, phase->from_is_fraction};
+    mpt_str_printf(out, "phases[%d] = %s\nphases[%d].from = ", index + 1, phase->name,
+                   index + 1);
+    if (from.value == 0)
+        from.fraction = false; /* the same start either way */
+    print_span(&from, out);
+    mpt_str_printf(out, "\n");
+    for (int i = 0; i < phase->n_rules; i++)
+        print_rule(&(mpt_cascade_rule){&phase->rules[i], index, i}, out);
+}
+
+void mpt_recipe_canonical(const mpt_recipe *recipe, mpt_str *out) {
+    mpt_dtype base = recipe->base == MPT_DTYPE_COUNT ? MPT_DTYPE_BF16 : recipe->base;
+    mpt_dtype residual = recipe->residual == MPT_DTYPE_COUNT ? base : recipe->residual;
+    print_model("model", &recipe->model, out);
+    print_model("proxy", &recipe->proxy, out);
+    mpt_str_printf(out, "precision.base = %s\n", mpt_dtype_name(base));
+    mpt_str_printf(out, "precision.state.residual = %s\n", mpt_dtype_name(residual));
+    mpt_str_printf(out, "precision.loss_scale = %.17g\n", recipe->loss_scale);
+    for (int i = 0; i < recipe->n_rules; i++)
+        print_rule(&(mpt_cascade_rule){&recipe->rules[i], -1, i}, out);
+    for (int i = 0; i < recipe->n_phases; i++)
+        print_phase(recipe, i, out);
+    for (int proxy = 0; proxy <= recipe->proxy.present; proxy++) {
+        mpt_train train = mpt_recipe_train(recipe, proxy);
+        print_record(&mpt_record_train, &train, proxy ? "train.proxy" : "train", out);
+    }
+    const mpt_record *data = mpt_data_records[recipe->data.kind];
+    mpt_str_printf(out, "data = %s\n", data->name);
+    print_record(data, &recipe->data, "data", out);
+}
+
+mpt_status mpt_recipe_hash(const mpt_recipe *recipe, char out[17]) {
+    mpt_str text;
+    mpt_str_init(&text, recipe->ctx);
+    mpt_recipe_canonical(recipe, &text);
+    mpt_status status = text.failed ? MPT_OUT_OF_MEMORY : MPT_OK;
+    if (status == MPT_OK)
+        snprintf(out, 17, "%016" PRIx64, mpt_hash(text.data, text.len));
+    mpt_str_deinit(&text);
+    return status;
+}

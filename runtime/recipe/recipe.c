@@ -1,0 +1,141 @@
+/* The recipe object: made, grown, merged for the proxy, destroyed.
+ *
+ * lua/bind or a host fills it (set.c, host.c); freeze.c then checks it as a whole, and from
+ * there on it only is read. All it points to lies in its arena. */
+#include "recipe/schema_store.h"
+
+#include <math.h>
+#include <string.h>
+
+mpt_status mpt_recipe_new(mpt_ctx *ctx, const char *name, const char *file, mpt_recipe **out) {
+    *out = NULL;
+    mpt_recipe *recipe = mpt_alloc(ctx, sizeof *recipe);
+    if (!recipe)
+        return mpt_fail_memory(ctx, sizeof *recipe);
+    recipe->ctx = ctx;
+    mpt_arena_init(&recipe->arena, ctx);
+    recipe->name = mpt_arena_strdup(&recipe->arena, name);
+    recipe->file = file ? mpt_arena_strdup(&recipe->arena, file) : NULL;
+    if (!recipe->name || (file && !recipe->file)) {
+        mpt_recipe_destroy(recipe);
+        return MPT_OUT_OF_MEMORY;
+    }
+    recipe->where = (mpt_where){recipe->file, 0};
+    recipe->base = recipe->residual = MPT_DTYPE_COUNT; /* decided by freeze, or read as base */
+    mpt_record_init(&mpt_record_train, &recipe->train);
+    mpt_record_init(&mpt_record_synthetic, &recipe->data);
+    *out = recipe;
+    return MPT_OK;
+}
+
+void mpt_recipe_destroy(mpt_recipe *recipe) {
+    if (!recipe)
+        return;
+    if (recipe->source.destroy)
+        recipe->source.destroy(recipe->source.ud);
+    mpt_arena_deinit(&recipe->arena);
+    mpt_free(recipe->ctx, recipe);
+}
+
+const char *mpt_recipe_name(const mpt_recipe *recipe) {
+    return recipe->name;
+}
+
+/* ---- growing ---- */
+
+mpt_rule *mpt_recipe_append_rule(mpt_recipe *recipe, int phase) {
+    mpt_rule **rules = phase < 0 ? &recipe->rules : &recipe->phases[phase].rules;
+    int *n = phase < 0 ? &recipe->n_rules : &recipe->phases[phase].n_rules;
+    int *cap = phase < 0 ? &recipe->cap_rules : &recipe->phases[phase].cap_rules;
+    mpt_rule *grown = mpt_arena_grow(&recipe->arena, *rules, sizeof *grown, *n, cap);
+    if (!grown)
+        return NULL;
+    *rules = grown;
+    mpt_rule *rule = &grown[(*n)++];
+    *rule = (mpt_rule){.where = recipe->where, .predicate = -1};
+    return rule;
+}
+
+mpt_phase *mpt_recipe_append_phase(mpt_recipe *recipe, const char *name) {
+    mpt_phase *grown = mpt_arena_grow(&recipe->arena, recipe->phases, sizeof *grown,
+                                      recipe->n_phases, &recipe->cap_phases);
+    const char *copy = grown ? mpt_arena_strdup(&recipe->arena, name) : NULL;
+    if (!copy)
+        return NULL;
+    recipe->phases = grown;
+    mpt_phase *phase = &grown[recipe->n_phases++];
+    *phase = (mpt_phase){.name = copy, .where = recipe->where};
+    return phase;
+}
+
+mpt_status mpt_recipe_append_allow(mpt_recipe *recipe, const char *name, mpt_where where) {
+    int n_names;
+    const char *const *names = mpt_warning_names(&n_names);
+    for (int i = 0; i < n_names; i++) {
+        if (strcmp(names[i], name) != 0)
+            continue;
+        const char **grown = mpt_arena_grow(&recipe->arena, recipe->allow, sizeof *grown,
+                                            recipe->n_allow, &recipe->cap_allow);
+        if (!grown)
+            return MPT_OUT_OF_MEMORY;
+        recipe->allow = grown;
+        recipe->allow[recipe->n_allow++] = names[i];
+        return MPT_OK;
+    }
+    mpt_status status =
+        MPT_FAIL(recipe->ctx, MPT_INVALID, where, "allow: no warning '%s'", name);
+    const char *near = mpt_nearest(name, names, n_names);
+    if (near)
+        mpt_hint(recipe->ctx, "did you mean '%s'?", near);
+    else
+        mpt_hint(recipe->ctx, "warnings print their names in front");
+    return status;
+}
+
+/* ---- training settings ---- */
+
+mpt_train mpt_recipe_train(const mpt_recipe *recipe, bool proxy) {
+    mpt_train train = recipe->train;
+    const mpt_train *over = &recipe->train_proxy;
+    const mpt_record *record = &mpt_record_proxy;
+    for (int i = 0; proxy && i < record->n_fields; i++) {
+        const mpt_field *field = &record->fields[i];
+        if (!mpt_record_has(record, over, field))
+            continue;
+        if (field->offset == offsetof(mpt_train, steps))
+            train.tokens = 0;
+        if (field->offset == offsetof(mpt_train, tokens))
+            train.steps = 0;
+        memcpy((char *)&train + field->offset, (const char *)over + field->offset,
+               field->bytes);
+        if (field->record == &mpt_record_eval) {
+            train.eval_every = over->eval_every;
+            train.eval_batches = over->eval_batches;
+        }
+    }
+    if (train.micro_batch == 0)
+        train.micro_batch = proxy ? train.batch : 1;
+    train.steps = mpt_train_steps(&train);
+    return train;
+}
+
+int64_t mpt_train_steps(const mpt_train *train) {
+    if (train->tokens <= 0)
+        return train->steps;
+    double step = (double)train->batch * (double)train->sequence;
+    double steps = step > 0 ? ceil(train->tokens / step) : 0;
+    return steps < 0x1p53 ? (int64_t)steps : INT64_C(1) << 53;
+}
+
+int64_t mpt_span_steps(const mpt_span *span, const mpt_train *train) {
+    if (span->fraction)
+        return (int64_t)floor(span->value * (double)mpt_train_steps(train) + 0.5);
+    if (train->tokens <= 0)
+        return (int64_t)span->value;
+    return (int64_t)ceil(span->value / ((double)train->batch * (double)train->sequence));
+}
+
+int64_t mpt_phase_start(const mpt_phase *phase, int64_t steps) {
+    return phase->from_is_fraction ? (int64_t)floor(phase->from * (double)steps + 0.5)
+                                   : (int64_t)phase->from;
+}

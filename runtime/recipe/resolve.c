@@ -1,0 +1,292 @@
+/* Stage 2's second half: the cascade. Rules in order, later wins, into one policy a layer.
+ *
+ * First every rule is matched against the whole model (select.c), so that errors come in the
+ * order of the rules; then each layer takes the rules that speak of it, field by field, and the
+ * result is checked: from here on a policy holds only what the kernels can do. */
+#include "recipe/schema_store.h"
+#include "recipe/select.h"
+#include "recipe/use.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_FIELDS = 16 };
+
+/* One layer on its way through the cascade. A decider is an index into the cascade, -1 where
+ * the default still stands. */
+typedef struct layer_state {
+    const mpt_layer *layer;
+    mpt_slot_use slot[MPT_SLOT_COUNT];
+    int decider[MPT_SLOT_COUNT][MAX_FIELDS]; /* the format's is that of the last whole format */
+    int format_decider[MPT_SLOT_COUNT];
+    mpt_dtype output[MPT_GEMM_COUNT];
+    int output_decider[MPT_GEMM_COUNT];
+    mpt_dtype compute;
+    int compute_decider;
+} layer_state;
+
+typedef struct cascade {
+    mpt_recipe *recipe;
+    const mpt_cascade_rule *rules;
+    int n_rules;
+    mpt_layer_list model;
+    mpt_quantizer base;
+} cascade;
+
+static bool has_gemms(const mpt_layer *layer) {
+    return layer->kind == MPT_LAYER_LINEAR || layer->kind == MPT_LAYER_HEAD;
+}
+
+static bool is_compute_format(mpt_dtype dtype) {
+    return dtype == MPT_DTYPE_FP32 || dtype == MPT_DTYPE_BF16 || dtype == MPT_DTYPE_FP16;
+}
+
+/* ---- defaults ---- */
+
+/* Logits stay FP32, because the loss reads them; dW takes the format of the gradients. */
+static mpt_dtype default_output(const cascade *c, const mpt_layer *layer, int gemm) {
+    bool logits = layer->kind == MPT_LAYER_HEAD && gemm == MPT_GEMM_FPROP;
+    return logits || gemm == MPT_GEMM_WGRAD ? MPT_DTYPE_FP32 : c->base.format;
+}
+
+static void start(const cascade *c, const mpt_layer *layer, layer_state *s) {
+    s->layer = layer;
+    s->compute = c->base.format;
+    s->compute_decider = -1;
+    for (int i = 0; i < MPT_SLOT_COUNT; i++) {
+        s->slot[i] = (mpt_slot_use){.has_format = true, .q = c->base};
+        s->format_decider[i] = -1;
+        for (int f = 0; f < MAX_FIELDS; f++)
+            s->decider[i][f] = -1;
+    }
+    for (int g = 0; g < MPT_GEMM_COUNT; g++) {
+        s->output[g] = default_output(c, layer, g);
+        s->output_decider[g] = -1;
+    }
+}
+
+/* ---- one rule on one layer ---- */
+
+static void apply_slot(layer_state *s, int slot, const mpt_slot_use *use, int rule) {
+    mpt_slot_use_merge(&s->slot[slot], use);
+    if (use->has_format)
+        s->format_decider[slot] = rule;
+    for (int f = 0; f < mpt_record_quantizer.n_fields; f++)
+        if (use->has_format || use->set >> f & 1)
+            s->decider[slot][f] = rule;
+}
+
+static void apply(const cascade *c, layer_state *s, int index) {
+    const mpt_rule *rule = c->rules[index].rule;
+    if (!has_gemms(s->layer)) {
+        s->compute = rule->use.slot[0].q.format;
+        s->compute_decider = index;
+        return;
+    }
+    for (int g = 0; g < MPT_GEMM_COUNT; g++) {
+        if (rule->gemms && !(rule->gemms >> g & 1))
+            continue;
+        mpt_slot slots[2];
+        mpt_gemm_slots((mpt_gemm)g, slots);
+        apply_slot(s, slots[0], &rule->use.slot[slots[0]], index);
+        apply_slot(s, slots[1], &rule->use.slot[slots[1]], index);
+        if (rule->use.bare) {
+            s->output[g] = default_output(c, s->layer, g);
+            s->output_decider[g] = -1;
+        }
+        if (rule->use.has_output[g]) {
+            s->output[g] = rule->use.output[g];
+            s->output_decider[g] = index;
+        }
+    }
+}
+
+/* Whether a layer can take what a rule says: products take all, other layers a compute format
+ * that is named alone. */
+static bool takes(const mpt_layer *layer, const mpt_rule *rule) {
+    return has_gemms(layer) ||
+           (rule->use.bare && !rule->gemms && is_compute_format(rule->use.slot[0].q.format) &&
+            mpt_quantizer_is_cast(&rule->use.slot[0].q));
+}
+
+/* A glob may catch norms beside the linear layers it is meant for; those are left out. A rule
+ * that no layer can take is an error. */
+static mpt_status drop_refusers(const cascade *c, int index, bool *match) {
+    const mpt_rule *rule = c->rules[index].rule;
+    const mpt_layer *refused = NULL;
+    bool any = false;
+    for (int i = 0; i < c->model.n; i++) {
+        if (match[i] && !takes(&c->model.layers[i], rule)) {
+            refused = &c->model.layers[i];
+            match[i] = false;
+        }
+        any = any || match[i];
+    }
+    if (any || !refused)
+        return MPT_OK;
+    char path[MPT_RULE_PATH];
+    const char *kind = mpt_layer_kind_name(refused->kind);
+    mpt_ctx *ctx = c->recipe->ctx;
+    mpt_rule_path(&c->rules[index], path);
+    mpt_status status;
+    if (rule->use.bare && !rule->gemms)
+        status =
+            MPT_FAIL(ctx, MPT_INVALID, rule->where, "%s.use: %s layers cannot compute in %s",
+                     path, kind, rule->use.slot[0].q.name);
+    else
+        status = MPT_FAIL(ctx, MPT_INVALID, rule->where,
+                          "%s.%s: %s layers have no gemm whose operands could differ", path,
+                          rule->gemms ? "gemms" : "use", kind);
+    mpt_hint(ctx, "use fp32, bf16 or fp16 for them");
+    return status;
+}
+
+/* ---- checks of the result ---- */
+
+/* The place to blame for a field of a slot. */
+static mpt_where place(const cascade *c, const layer_state *s, int slot, const char *name) {
+    const mpt_field *field = mpt_record_lookup(&mpt_record_quantizer, name);
+    int rule = s->decider[slot][field - mpt_record_quantizer.fields];
+    return rule < 0 ? s->layer->where : c->rules[rule].rule->where;
+}
+
+static mpt_status check_slots(const cascade *c, const layer_state *s) {
+    char path[256];
+    for (int i = 0; i < MPT_SLOT_COUNT; i++) {
+        int last = s->format_decider[i];
+        for (int f = 0; f < mpt_record_quantizer.n_fields; f++)
+            last = s->decider[i][f] > last ? s->decider[i][f] : last;
+        snprintf(path, sizeof path, "%s.%s", s->layer->path, mpt_slot_name((mpt_slot)i));
+        MPT_TRY(
+            mpt_quantizer_validate(c->recipe->ctx, &s->slot[i].q, path,
+                                   last < 0 ? s->layer->where : c->rules[last].rule->where));
+    }
+    return MPT_OK;
+}
+
+/* A rotation cancels only where both operands of the product are rotated alike. */
+static mpt_status check_rotation(const cascade *c, const layer_state *s) {
+    mpt_ctx *ctx = c->recipe->ctx;
+    for (int g = 0; g < MPT_GEMM_COUNT; g++) {
+        mpt_slot slots[2];
+        mpt_gemm_slots((mpt_gemm)g, slots);
+        const mpt_quantizer *a = &s->slot[slots[0]].q, *b = &s->slot[slots[1]].q;
+        if (!a->hadamard.size && !b->hadamard.size)
+            continue;
+        int rotated = slots[a->hadamard.size ? 0 : 1];
+        mpt_where where = place(c, s, rotated, "hadamard");
+        bool alike =
+            a->hadamard.size == b->hadamard.size && a->hadamard.signs == b->hadamard.signs;
+        if (!alike) {
+            mpt_status status =
+                MPT_FAIL(ctx, MPT_INVALID, where,
+                         "%s.%s.hadamard: the two operands are not rotated alike",
+                         s->layer->path, mpt_gemm_name((mpt_gemm)g));
+            mpt_hint(ctx, "set it on both: %s = { hadamard = hadamard{...} }",
+                     mpt_gemm_name((mpt_gemm)g));
+            return status;
+        }
+        if (g != MPT_GEMM_WGRAD && b->block_rows > 1) {
+            mpt_status status = MPT_FAIL(
+                ctx, MPT_INVALID, where,
+                "%s.%s.hadamard: the weight has square blocks of %dx%d", s->layer->path,
+                mpt_gemm_name((mpt_gemm)g), (int)b->block_rows, (int)b->block_cols);
+            mpt_hint(ctx, "rotate wgrad only, or give the weight blocks of {1, %d}",
+                     (int)b->block_cols);
+            return status;
+        }
+    }
+    return MPT_OK;
+}
+
+/* ---- the policy ---- */
+
+/* Collects the rules that still decide something, in order, into the policy and the rules. */
+static void note_deciders(const cascade *c, const layer_state *s, bool *decides,
+                          mpt_policy *policy) {
+    memset(decides, 0, (size_t)c->n_rules);
+    for (int i = 0; has_gemms(s->layer) && i < MPT_SLOT_COUNT; i++) {
+        if (s->format_decider[i] >= 0)
+            decides[s->format_decider[i]] = true;
+        for (int f = 0; f < mpt_record_quantizer.n_fields; f++)
+            if (s->decider[i][f] >= 0)
+                decides[s->decider[i][f]] = true;
+    }
+    for (int g = 0; g < MPT_GEMM_COUNT; g++)
+        if (s->output_decider[g] >= 0)
+            decides[s->output_decider[g]] = true;
+    if (s->compute_decider >= 0)
+        decides[s->compute_decider] = true;
+    policy->n_decided = 0;
+    for (int r = 0; r < c->n_rules; r++) {
+        if (!decides[r])
+            continue;
+        c->rules[r].rule->decides = true;
+        if (policy->n_decided == MPT_DECIDED_MAX) { /* the latest matter most */
+            memmove(policy->decided_by, policy->decided_by + 1,
+                    (MPT_DECIDED_MAX - 1) * sizeof *policy->decided_by);
+            policy->n_decided--;
+        }
+        policy->decided_by[policy->n_decided++] = c->rules[r].rule->where;
+    }
+}
+
+static mpt_status resolve_layer(const cascade *c, int i, const bool *matches, bool *decides,
+                                mpt_policy *policy) {
+    layer_state s;
+    start(c, &c->model.layers[i], &s);
+    for (int r = 0; r < c->n_rules; r++)
+        if (matches[(size_t)r * (size_t)c->model.n + (size_t)i])
+            apply(c, &s, r);
+    if (has_gemms(s.layer)) {
+        MPT_TRY(check_slots(c, &s));
+        MPT_TRY(check_rotation(c, &s));
+        s.compute = s.output[MPT_GEMM_FPROP];
+    }
+    memset(policy, 0, sizeof *policy);
+    for (int k = 0; k < MPT_SLOT_COUNT; k++)
+        policy->slot[k] = s.slot[k].q;
+    memcpy(policy->output, s.output, sizeof policy->output);
+    policy->compute = s.compute;
+    note_deciders(c, &s, decides, policy);
+    return MPT_OK;
+}
+
+/* Which rules speak of which layers: match[rule * n_layers + layer]. */
+static mpt_status match_all(cascade *c, bool *matches) {
+    for (int r = 0; r < c->n_rules; r++) {
+        bool *match = matches + (size_t)r * (size_t)c->model.n;
+        MPT_TRY(mpt_rule_match(c->recipe, &c->rules[r], &c->model, match));
+        MPT_TRY(drop_refusers(c, r, match));
+    }
+    return mpt_cascade_overlaps(c->recipe->ctx, c->rules, c->n_rules, c->model.n_blocks);
+}
+
+/* A rule counts as deciding over all phases; the first phase starts the count again. */
+static void forget_deciders(const cascade *c, int phase) {
+    for (int r = 0; r < c->n_rules; r++)
+        if (phase == 0 || c->rules[r].phase >= 0)
+            c->rules[r].rule->decides = false;
+}
+
+mpt_status mpt_recipe_resolve(mpt_recipe *recipe, int phase, const mpt_layer *layers,
+                              int n_layers, int n_blocks, mpt_policy *policies) {
+    cascade c = {.recipe = recipe, .model = {layers, n_layers, n_blocks}};
+    mpt_dtype base = recipe->base == MPT_DTYPE_COUNT ? MPT_DTYPE_BF16 : recipe->base;
+    (void)mpt_quantizer_by_name(mpt_dtype_name(base), &c.base);
+    mpt_arena arena;
+    mpt_arena_init(&arena, recipe->ctx);
+    c.rules = mpt_cascade_list(recipe, phase, &arena, &c.n_rules);
+    bool *matches = mpt_arena_alloc(&arena, mpt_size_mul((size_t)c.n_rules, (size_t)n_layers));
+    bool *decides = mpt_arena_alloc(&arena, (size_t)c.n_rules);
+    mpt_status status = MPT_OUT_OF_MEMORY;
+    if (!c.rules || !matches || !decides)
+        goto done;
+    forget_deciders(&c, phase);
+    status = match_all(&c, matches);
+    for (int i = 0; status == MPT_OK && i < n_layers; i++)
+        status = resolve_layer(&c, i, matches, decides, &policies[i]);
+done:
+    mpt_arena_deinit(&arena);
+    return status;
+}

@@ -1,0 +1,148 @@
+/* `path=value`: what --set and hosts write, applied after the recipe and its proxy overrides.
+ *
+ * A value set this way counts for the full model and for the proxy alike, so an override that
+ * the recipe made for the proxy gives way to it. */
+#include "recipe/schema_store.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The first name of a dotted path equals `name`; *rest is what follows its dot, or NULL. */
+static bool starts_with(const char *path, const char *name, const char **rest) {
+    size_t n = strlen(name);
+    if (strncmp(path, name, n) != 0 || (path[n] != '.' && path[n] != 0))
+        return false;
+    *rest = path[n] ? path + n + 1 : NULL;
+    return true;
+}
+
+static void clear_bit(mpt_train *train, const char *name) {
+    const mpt_field *field = mpt_record_lookup(&mpt_record_train, name);
+    train->set &= ~(UINT64_C(1) << (field - mpt_record_train.fields));
+}
+
+static bool has_bit(const mpt_train *train, const char *name) {
+    return mpt_record_has(&mpt_record_train, train, mpt_record_lookup(&mpt_record_train, name));
+}
+
+/* ---- a new length ---- */
+
+/* A length of run in its own unit: steps, or tokens. */
+static double run_length(const mpt_train *train) {
+    return train->tokens > 0 ? train->tokens : (double)train->steps;
+}
+
+static double span_length(const mpt_span *span, double run) {
+    return span->fraction ? span->value * run : span->value;
+}
+
+static void span_to_share(mpt_span *span, double run) {
+    if (span->fraction || span->value == 0)
+        return;
+    span->value = span->value < run ? span->value / run : 1.0;
+    span->fraction = true;
+}
+
+/* Warmup and decay that no longer fit, or were counted in the other unit, keep their share of
+ * the run; all others stay as written. */
+static bool refit_lr(mpt_lr *lr, const mpt_train *before, const mpt_train *after) {
+    double old_run = run_length(before), run = run_length(after);
+    double length = span_length(&lr->warmup, run);
+    if (lr->kind == MPT_LR_WSD)
+        length += span_length(&lr->decay, run);
+    bool same_unit = (before->tokens > 0) == (after->tokens > 0);
+    if (old_run <= 0 || (same_unit && length <= run))
+        return false;
+    bool absolute = (!lr->warmup.fraction && lr->warmup.value > 0) ||
+                    (lr->kind == MPT_LR_WSD && !lr->decay.fraction && lr->decay.value > 0);
+    span_to_share(&lr->warmup, old_run);
+    span_to_share(&lr->decay, old_run);
+    return absolute;
+}
+
+/* train.steps and train.tokens: one drops the other, and both drop what the proxy had. */
+static mpt_status set_length(mpt_recipe *recipe, const mpt_text_setting *setting, bool steps) {
+    mpt_train full = mpt_recipe_train(recipe, false), proxy = mpt_recipe_train(recipe, true);
+    MPT_TRY(
+        mpt_record_set_under(recipe->ctx, &recipe->arena, &mpt_record_recipe, recipe, setting));
+    clear_bit(&recipe->train, steps ? "tokens" : "steps");
+    if (steps)
+        recipe->train.tokens = 0;
+    else
+        recipe->train.steps = 0;
+    clear_bit(&recipe->train_proxy, "steps");
+    clear_bit(&recipe->train_proxy, "tokens");
+    bool refit = refit_lr(&recipe->train.lr, &full, &recipe->train);
+    if (has_bit(&recipe->train_proxy, "lr"))
+        refit = refit_lr(&recipe->train_proxy.lr, &proxy, &recipe->train) || refit;
+    if (refit)
+        mpt_log(recipe->ctx, MPT_LOG_INFO,
+                "%s=%s: warmup and decay of the learning rate keep their share of the run",
+                setting->path, setting->text);
+    return MPT_OK;
+}
+
+/* ---- train ---- */
+
+/* "lr.decay" is no field of every learning rate: the proxy may have another kind. */
+static bool proxy_has_field(const mpt_recipe *recipe, const mpt_field *field,
+                            const char *rest) {
+    if (!field->variants)
+        return true;
+    const char *member = (const char *)&recipe->train_proxy + field->offset;
+    return mpt_record_lookup(mpt_field_record(field, member), rest) != NULL;
+}
+
+static mpt_status set_train(mpt_recipe *recipe, const mpt_text_setting *setting,
+                            const char *rest) {
+    const char *inner = NULL;
+    mpt_text_setting proxy = {"train.proxy", rest, setting->text, setting->where};
+    if (starts_with(rest, "proxy", &inner) && inner) {
+        proxy.path = inner;
+        return mpt_record_set_under(recipe->ctx, &recipe->arena, &mpt_record_proxy,
+                                    &recipe->train_proxy, &proxy);
+    }
+    if (strcmp(rest, "steps") == 0 || strcmp(rest, "tokens") == 0)
+        return set_length(recipe, setting, *rest == 's');
+    bool whole = !strchr(rest, '.');
+    for (int i = 0; i < mpt_record_proxy.n_fields; i++) {
+        const mpt_field *field = &mpt_record_proxy.fields[i];
+        if (!starts_with(rest, field->name, &inner) ||
+            !mpt_record_has(&mpt_record_proxy, &recipe->train_proxy, field))
+            continue;
+        bool both = !whole && proxy_has_field(recipe, field, inner);
+        if (both)
+            MPT_TRY(mpt_record_set_under(recipe->ctx, &recipe->arena, &mpt_record_proxy,
+                                         &recipe->train_proxy, &proxy));
+        if (both && field->variants &&
+            !mpt_record_lookup(
+                mpt_field_record(field, (const char *)&recipe->train + field->offset), inner))
+            return MPT_OK; /* only the proxy's kind has the field */
+        if (whole)
+            clear_bit(&recipe->train_proxy, field->name);
+    }
+    return mpt_record_set_under(recipe->ctx, &recipe->arena, &mpt_record_recipe, recipe,
+                                setting);
+}
+
+mpt_status mpt_recipe_set_at(mpt_recipe *recipe, const char *path, const char *value,
+                             mpt_where where) {
+    mpt_text_setting setting = {"", strcmp(path, "seed") == 0 ? "train.seed" : path, value,
+                                where};
+    const char *rest = NULL;
+    if (recipe->frozen) {
+        mpt_status status =
+            MPT_FAIL(recipe->ctx, MPT_INVALID, where,
+                     "%s: the recipe was compiled and does not change any more", path);
+        mpt_hint(recipe->ctx, "set it before, or load the recipe again");
+        return status;
+    }
+    if (starts_with(setting.path, "train", &rest) && rest)
+        return set_train(recipe, &setting, rest);
+    return mpt_record_set_under(recipe->ctx, &recipe->arena, &mpt_record_recipe, recipe,
+                                &setting);
+}
+
+mpt_status mpt_recipe_set(mpt_recipe *recipe, const char *path, const char *value) {
+    return mpt_recipe_set_at(recipe, path, value, recipe->where);
+}
