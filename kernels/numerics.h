@@ -12,5 +12,7 @@
 #define MPT_KERNELS_NUMERICS_H
 
 #include "kernels/numerics_cast.h"
+#include "kernels/numerics_random.h"
+#include "kernels/numerics_scale.h"
 
 #endif

@@ -13,14 +13,13 @@ enum { PIECE = 16384 }; /* values a thread takes at a time; smaller calls stay o
 #ifdef MPT_HAS_X86
 
 MPT_LANE __m256 round_lane(mpt_dtype dtype, __m256 x) {
-    static const mpt_v_format fp16 = {13, 0x1p-14f, 0x1p-1f, 65504.0f, 0};
     if (dtype == MPT_DTYPE_BF16)
         return mpt_v_round_bf16(x);
     if (dtype == MPT_DTYPE_TF32)
         return mpt_v_keep_nan(x, mpt_v_round_wide(x, 13));
-    mpt_v_format f = fp16;
-    f.overflow = mpt_bits_float(MPT_INF_BITS);
-    return mpt_v_keep_nan(x, mpt_v_round_narrow(x, f));
+    mpt_v_format fp16 = MPT_V_FP16;
+    fp16.overflow = mpt_bits_float(MPT_INF_BITS);
+    return mpt_v_keep_nan(x, mpt_v_round_narrow(x, fp16));
 }
 
 MPT_LANE size_t round_lanes(mpt_dtype dtype, const float *x, float *y, size_t n) {

@@ -17,6 +17,9 @@
 #define MPT_AVX2 __attribute__((target("avx2")))
 #define MPT_LANE static inline __attribute__((always_inline, target("avx2")))
 
+MPT_LANE __m256 mpt_v_all(float x) {
+    return _mm256_set1_ps(x);
+}
 /* A vector of eight of one 32-bit pattern, and casts that cost nothing. */
 MPT_LANE __m256i mpt_v_set(uint32_t u) {
     return _mm256_set1_epi32((int)u);
@@ -62,6 +65,13 @@ typedef struct mpt_v_format {
     float max;
     float overflow; /* what is larger becomes this: max, or Inf */
 } mpt_v_format;
+
+#define MPT_V_FP16                                                                             \
+    { 13, 0x1p-14f, 0x1p-1f, 65504.0f, 0.0f }
+#define MPT_V_E4M3                                                                             \
+    { 20, 0x1p-6f, 0x1p14f, 448.0f, 448.0f }
+#define MPT_V_E5M2                                                                             \
+    { 21, 0x1p-14f, 0x1p7f, 57344.0f, 57344.0f }
 
 /* Finite x rounded to a format of smaller exponent range than float32; Inf overflows. */
 MPT_LANE __m256 mpt_v_round_narrow(__m256 x, mpt_v_format f) {

@@ -5,6 +5,7 @@
  * no double-precision copy, follow by name. */
 #include "kernels/ref/optim.h"
 #include "kernels/ref/real.h"
+#include "kernels/quantize.h"
 
 #define MPT_REF_ROW(op) {MPT_OP_##op, "ref." #op, NULL, mpt_ref_##op, NULL},
 #define MPT_REF_ROW_SCRATCH(op)                                                                \
@@ -17,5 +18,5 @@ const mpt_kernel mpt_kernels_ref[] = {
     {MPT_OP_clip_factor, "ref.clip_factor", NULL, mpt_ref_clip_factor, NULL},
     {MPT_OP_adamw, "ref.adamw", NULL, mpt_ref_adamw, NULL},
     {MPT_OP_sgd, "ref.sgd", NULL, mpt_ref_sgd, NULL},
-    {0, NULL, NULL, NULL, NULL},
+    MPT_REF_ROW(cast) MPT_REF_ROW_SCRATCH(quantize){0, NULL, NULL, NULL, NULL},
 };

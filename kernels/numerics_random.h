@@ -1,0 +1,82 @@
+/* Stochastic rounding: the keyed stream and the rule.
+ *
+ * A stream has no state. Sixteen consecutive elements of the quantized orientation are one
+ * group; its bits are one call of Philox4x32-10 under the key of the run, so threads, tiles,
+ * recomputation and launch shape change nothing. The generator is Random123's, which also
+ * compiles for devices. */
+#ifndef MPT_KERNELS_NUMERICS_RANDOM_H
+#define MPT_KERNELS_NUMERICS_RANDOM_H
+
+#include <Random123/philox.h>
+
+#include "kernels/numerics_cast.h"
+
+enum { MPT_RANDOM_GROUP = 16 };
+
+/* Set in the operand id for the second call, whose bytes are the low halves of 16 bits. */
+#define MPT_RANDOM_LOW 0x80000000u
+
+typedef struct mpt_random_key {
+    uint64_t seed;
+    uint32_t operand; /* low 31 bits of the hash of "layer/slot" */
+    uint32_t step;
+    uint64_t first_group; /* groups of the micro-batches before this one */
+} mpt_random_key;
+
+/* The 16 bytes of a group, one an element. `low` is 0 or MPT_RANDOM_LOW. */
+MPT_NUMERIC void mpt_random_bytes(const mpt_random_key *key, uint64_t group, uint32_t low,
+                                  uint8_t *out) {
+    uint64_t g = key->first_group + group;
+    philox4x32_ctr_t counter;
+    philox4x32_key_t k;
+    counter.v[0] = (uint32_t)g;
+    counter.v[1] = (uint32_t)(g >> 32);
+    counter.v[2] = key->operand | low;
+    counter.v[3] = key->step;
+    k.v[0] = (uint32_t)key->seed;
+    k.v[1] = (uint32_t)(key->seed >> 32);
+    philox4x32_ctr_t r = philox4x32_R(10, counter, k);
+    for (int i = 0; i < MPT_RANDOM_GROUP; i++)
+        out[i] = (uint8_t)(r.v[i / 4] >> 8 * (i % 4));
+}
+
+/* E2M1 by one byte: the magnitude plus byte/256 of a step, cut to a step. The product is exact,
+ * so a fused and a separate addition give the same bits. */
+MPT_NUMERIC uint32_t mpt_encode_e2m1_stochastic(float x, uint32_t byte) {
+    uint32_t a = mpt_abs_bits(x);
+    if (a > MPT_INF_BITS)
+        return 7;
+    float m = a > mpt_float_bits(6.0f) ? 6.0f : mpt_bits_float(a);
+    float step = m < 2.0f ? 0.5f : m < 4.0f ? 1.0f : 2.0f;
+    float t = m + (float)byte * (step * 0x1p-8f);
+    uint32_t n = (uint32_t)(t / step) + (m < 2.0f ? 0u : m < 4.0f ? 2u : 4u);
+    return n | mpt_float_bits(x) >> 31 << 3;
+}
+
+/* The code of x rounded up with the probability that its place between two codes says, by 16
+ * random bits: exactly floor(significand / 2^k + bits / 2^16). E2M1 uses the high byte. What is
+ * beyond the largest value goes where mpt_encode sends it. */
+MPT_NUMERIC uint32_t mpt_encode_stochastic(mpt_dtype dtype, float x, uint32_t bits16) {
+    if (dtype == MPT_DTYPE_E2M1)
+        return mpt_encode_e2m1_stochastic(x, bits16 >> 8);
+    mpt_format f = mpt_format_of(dtype);
+    uint32_t a = mpt_abs_bits(x);
+    if (a > MPT_INF_BITS)
+        return f.nan_code;
+    int biased = (int)(a >> 23);
+    uint64_t m = (a & 0x7FFFFFu) | (biased ? 0x800000u : 0u);
+    int target = (biased ? biased : 1) - 127 + f.bias;
+    int k = 23 - f.mantissa_bits;
+    if (target < 1) {
+        k += 1 - target;
+        target = 1;
+    }
+    k = k > 40 ? 40 : k; /* from there on nothing can carry */
+    uint32_t code = (uint32_t)(((m << 16) + ((uint64_t)bits16 << k)) >> (k + 16));
+    code += (uint32_t)(target - 1) << f.mantissa_bits;
+    if (code > f.max_code)
+        code = f.overflow_code;
+    return code | mpt_float_bits(x) >> 31 << (f.exponent_bits + f.mantissa_bits);
+}
+
+#endif
