@@ -63,9 +63,21 @@ static const mpt_value *value_at(const mpt_graph *graph, mpt_value_id v) {
     return v >= 0 ? &graph->values[v] : NULL;
 }
 
-/* A GEMM is described by its two operands; bias and factors come with them. */
+/* A GEMM is described by its two operands, since bias and factors come with them; a step of
+ * the optimizer by the tensor it is about. */
 static int n_operands(const mpt_node *node) {
-    return mpt_op_get(node->op)->flags & MPT_OP_MATMUL ? 2 : node->n_in;
+    unsigned flags = mpt_op_get(node->op)->flags;
+    return flags & MPT_OP_MATMUL ? 2 : flags & MPT_OP_UPDATE ? 1 : node->n_in;
+}
+
+/* What a value's numbers are: the recipe's word for quantized data, else the format. */
+static const char *format_name(const mpt_graph *graph, mpt_value_id v) {
+    int32_t producer = graph->values[v].producer;
+    const mpt_node *node = producer >= 0 ? &graph->nodes[producer] : NULL;
+    if (!node || node->op != MPT_OP_quantize)
+        return mpt_dtype_name(graph->values[v].dtype);
+    const mpt_quantizer *q = node->out[0] == v ? &node->attrs.row : &node->attrs.col;
+    return q->name ? q->name : mpt_dtype_name(q->format);
 }
 
 /* Formats of what goes in and what comes out:
@@ -73,9 +85,8 @@ static int n_operands(const mpt_node *node) {
 static void describe_formats(cell *c, const mpt_graph *graph, const mpt_node *node) {
     const mpt_attrs *a = &node->attrs;
     for (int i = 0; i < n_operands(node); i++) {
-        const mpt_value *in = value_at(graph, node->in[i]);
-        if (in)
-            add(c, "%s%s", c->len ? " " : "", mpt_dtype_name(in->dtype));
+        if (node->in[i] >= 0)
+            add(c, "%s%s", c->len ? " " : "", format_name(graph, node->in[i]));
     }
     add(c, " ->");
     if (node->op == MPT_OP_quantize) {
@@ -119,13 +130,15 @@ static void describe_shapes(cell *c, const mpt_graph *graph, const mpt_node *nod
 }
 
 /* The file without its folders: a dump must not depend on where the tree lies. */
-static void describe_where(cell *c, mpt_where where) {
+static void describe_where(cell *c, const mpt_phase_program *program, const mpt_node *node) {
+    mpt_where where = mpt_schedule_where(program, node);
+    bool update = mpt_op_get(node->op)->flags & MPT_OP_UPDATE;
     const char *slash = where.file ? strrchr(where.file, '/') : NULL;
     const char *file = slash ? slash + 1 : where.file;
     if (file && where.line > 0)
         add(c, "%s:%d", file, where.line);
     else
-        add(c, "%s", file ? file : "default");
+        add(c, "%s", file ? file : update ? "-" : "default");
 }
 
 /* ---- the dumps ---- */
@@ -143,7 +156,7 @@ void mpt_schedule_print(const mpt_phase_program *program, mpt_str *out) {
         cell formats = {.len = 0}, shapes = {.len = 0}, where = {.len = 0};
         describe_formats(&formats, graph, node);
         describe_shapes(&shapes, graph, node);
-        describe_where(&where, mpt_schedule_where(program, node));
+        describe_where(&where, program, node);
         mpt_table_cell(&table, "%d", s);
         mpt_table_cell(&table, "%s", mpt_pass_name(node->pass));
         mpt_table_cell(&table, "%s", layer_name(graph, node));
