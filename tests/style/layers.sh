@@ -21,7 +21,7 @@ function rank(path) {
     if (path ~ /^sched\//) return 6
     if (path ~ /^exec\//) return 7
     if (path ~ /^train\//) return 8
-    if (path ~ /^pipeline\.h$/) return 9
+    if (path ~ /^pipeline\.h$/) return 8 # beside train: it holds the data, the trainer runs it
     if (path ~ /^plan\//) return 10
     if (path ~ /^pipeline/) return 11
     if (path ~ /^lua\/bind\//) return 12

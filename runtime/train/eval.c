@@ -1,0 +1,55 @@
+/* Validation: mean loss over fixed windows, in the current phase's forward precision.
+ *
+ * It uses the executor between two steps, when nothing in its block is needed any more: PREPARE
+ * makes the working weights from the masters again and zeroes gradients that the next step
+ * zeroes anyway. Masters, moments and counters are not touched, so training goes on with the
+ * same bits whether there was an evaluation or not. */
+#include "train/trainer.h"
+
+#include <math.h>
+
+/* Rows past the last window repeat it with masked targets. */
+static void fill_windows(mpt_trainer *trainer, int64_t first, int64_t n, int64_t n_all) {
+    const mpt_graph *graph = mpt_trainer_graph(trainer);
+    int64_t sequence = graph->sequence;
+    for (int64_t row = 0; row < graph->batch; row++) {
+        int64_t i = first + row < n ? first + row : n - 1, at = row * sequence;
+        mpt_data_window(trainer->program->data, i * n_all / n, sequence, trainer->tokens + at,
+                        trainer->targets + at);
+        for (int64_t k = 0; first + row >= n && k < sequence; k++)
+            trainer->targets[at + k] = -1;
+    }
+}
+
+static double mean_loss(mpt_trainer *trainer, int64_t n, int64_t n_all) {
+    const mpt_graph *graph = mpt_trainer_graph(trainer);
+    mpt_run_env env = mpt_trainer_env(trainer);
+    double loss = 0, sequences = (double)n;
+    mpt_executor_run(trainer->executors[trainer->phase], MPT_PASS_PREPARE, &env);
+    for (int64_t first = 0; first < n; first += graph->batch, env.micro_batch++) {
+        int64_t rows = n - first < graph->batch ? n - first : graph->batch;
+        fill_windows(trainer, first, n, n_all);
+        double mean = mpt_trainer_forward(trainer, trainer->tokens, trainer->targets, &env);
+        loss += mean * ((double)rows / sequences);
+    }
+    return loss;
+}
+
+mpt_status mpt_trainer_eval(mpt_trainer *trainer, int64_t max_windows, double *out_loss) {
+    const mpt_program *program = trainer->program;
+    int64_t n_all = mpt_data_n_windows(program->data, program->train.sequence);
+    int64_t n = max_windows > 0 && max_windows < n_all ? max_windows : n_all;
+    *out_loss = n > 0 ? mean_loss(trainer, n, n_all) : NAN;
+    if (n == 0)
+        mpt_log(trainer->ctx, MPT_LOG_WARNING,
+                "no validation: the last tenth of the data is shorter than a sequence");
+    trainer->last_eval = *out_loss;
+    mpt_metrics_line line;
+    mpt_metrics_begin(&line, "eval");
+    mpt_metrics_integer(&line, "step", trainer->attempted);
+    mpt_metrics_integer(&line, "tokens", (int64_t)trainer->tokens_seen);
+    mpt_metrics_number(&line, "loss", *out_loss);
+    mpt_metrics_integer(&line, "windows", n);
+    mpt_metrics_string(&line, "phase", program->phases[trainer->phase]->phase);
+    return mpt_metrics_end(&line, trainer->ctx, trainer->metrics, trainer->metrics_ud);
+}

@@ -1,0 +1,332 @@
+/* Stage 10: optimizer steps over a program, from data to updated weights.
+ *
+ * A step: PREPARE once, FORWARD and BACKWARD for each micro-batch, UPDATE once. One executor a
+ * phase shares the one state; a switch takes another executor and moves nothing. Everything is
+ * allocated by mpt_trainer_create; a step allocates nothing. Validation: eval.c. */
+#include "train/trainer.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "io/system.h"
+#include "train/lr.h"
+
+/* ---- life ---- */
+
+void mpt_trainer_destroy(mpt_trainer *trainer) {
+    if (!trainer)
+        return;
+    for (int i = 0; i < trainer->n_executors; i++)
+        mpt_executor_destroy(trainer->executors[i]);
+    mpt_state_destroy(trainer->state);
+    mpt_free(trainer->ctx, trainer->executors);
+    mpt_free(trainer->ctx, trainer->tokens);
+    mpt_free(trainer->ctx, trainer);
+}
+
+/* Refuses before touching anything: an allocator that promises more than there is would let the
+ * system kill the host later. */
+static mpt_status check_memory(const mpt_program *program) {
+    size_t need = mpt_state_bytes(program->phases[0]->graph);
+    uint64_t have = mpt_system_memory();
+    for (int i = 0; i < program->n_phases; i++)
+        need = mpt_size_add(need, program->phases[i]->arena_bytes);
+    if (have == 0 || need <= have)
+        return MPT_OK;
+    mpt_status status = MPT_FAIL(program->ctx, MPT_OUT_OF_MEMORY, MPT_NOWHERE,
+                                 "training needs %.1f GB of memory, and %.1f GB are free",
+                                 (double)need / 1e9, (double)have / 1e9);
+    mpt_hint(program->ctx, "train the proxy, or choose a smaller model, batch or sequence");
+    return status;
+}
+
+/* Positions do not change over a run: 0 ... sequence - 1 in each row. */
+static void fill_positions(const mpt_graph *graph, mpt_executor *executor) {
+    if (graph->positions < 0)
+        return;
+    int32_t *positions = mpt_executor_tensor(executor, graph->positions)->data;
+    for (int64_t i = 0; positions && i < graph->batch * graph->sequence; i++)
+        positions[i] = (int32_t)(i % graph->sequence);
+}
+
+static mpt_status create_executors(mpt_trainer *trainer) {
+    const mpt_program *program = trainer->program;
+    size_t bytes = (size_t)program->n_phases * sizeof(mpt_executor *);
+    trainer->executors = mpt_alloc(trainer->ctx, bytes);
+    if (!trainer->executors)
+        return mpt_fail_memory(trainer->ctx, bytes);
+    for (int i = 0; i < program->n_phases; i++) {
+        const mpt_phase_program *phase = program->phases[i];
+        mpt_executor **executor = &trainer->executors[i];
+        MPT_TRY(mpt_executor_create(phase, executor));
+        trainer->n_executors++;
+        mpt_state_bind(trainer->state, phase->graph, *executor);
+        fill_positions(phase->graph, *executor);
+    }
+    return MPT_OK;
+}
+
+static mpt_status create_parts(mpt_trainer *trainer) {
+    const mpt_program *program = trainer->program;
+    const mpt_train *train = &program->train;
+    const mpt_graph *graph = program->phases[0]->graph;
+    size_t n = mpt_size_mul((size_t)train->batch, (size_t)train->sequence);
+    size_t bytes = mpt_size_mul(2 * sizeof(int32_t), n);
+    MPT_TRY(check_memory(program));
+    trainer->tokens = mpt_alloc(trainer->ctx, bytes);
+    if (!trainer->tokens)
+        return mpt_fail_memory(trainer->ctx, bytes);
+    trainer->targets = trainer->tokens + n;
+    MPT_TRY(mpt_state_create(graph, &trainer->state));
+    mpt_state_initialize(trainer->state, graph, train->seed, program->n_threads);
+    return create_executors(trainer);
+}
+
+mpt_status mpt_trainer_create(mpt_program *program, const mpt_trainer_options *options,
+                              mpt_trainer **out) {
+    mpt_ctx *ctx = program->ctx;
+    mpt_trainer_options o = MPT_TRAINER_OPTIONS_INIT;
+    if (options)
+        memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
+    *out = NULL;
+    mpt_trainer *trainer = mpt_alloc(ctx, sizeof *trainer);
+    if (!trainer)
+        return mpt_fail_memory(ctx, sizeof *trainer);
+    trainer->ctx = ctx;
+    trainer->program = program;
+    trainer->metrics = o.metrics;
+    trainer->metrics_ud = o.metrics_ud;
+    trainer->announced = -1;
+    trainer->last_eval = NAN;
+    mpt_status status = create_parts(trainer);
+    if (status != MPT_OK) {
+        mpt_trainer_destroy(trainer);
+        return status;
+    }
+    *out = trainer;
+    return MPT_OK;
+}
+
+/* ---- the batch of a step ---- */
+
+static void draw_batch(mpt_trainer *trainer) {
+    const mpt_program *program = trainer->program;
+    const mpt_train *train = &program->train;
+    for (int64_t row = 0; row < train->batch; row++) {
+        int64_t at = row * train->sequence;
+        mpt_data_train(program->data, train->seed, trainer->data, row, train->sequence,
+                       trainer->tokens + at, trainer->targets + at);
+    }
+}
+
+/* The caller's rows are one longer than a sequence: the last token is only a target. */
+static mpt_status take_batch(mpt_trainer *trainer, const int32_t *tokens) {
+    const mpt_train *train = &trainer->program->train;
+    int64_t vocab = mpt_trainer_graph(trainer)->vocab, length = train->sequence + 1;
+    for (int64_t i = 0; i < train->batch * length; i++) {
+        if (tokens[i] >= 0 && tokens[i] < vocab)
+            continue;
+        mpt_status status =
+            MPT_FAIL(trainer->ctx, MPT_DATA, MPT_NOWHERE,
+                     "tokens[%lld][%lld]: %ld is no token of this model",
+                     (long long)(i / length), (long long)(i % length), (long)tokens[i]);
+        mpt_hint(trainer->ctx, "ids run from 0 to %lld", (long long)vocab - 1);
+        return status;
+    }
+    for (int64_t row = 0; row < train->batch; row++) {
+        size_t bytes = (size_t)train->sequence * sizeof *tokens;
+        memcpy(trainer->tokens + row * train->sequence, tokens + row * length, bytes);
+        memcpy(trainer->targets + row * train->sequence, tokens + row * length + 1, bytes);
+    }
+    return MPT_OK;
+}
+
+/* ---- one step ---- */
+
+mpt_run_env mpt_trainer_env(const mpt_trainer *trainer) {
+    const mpt_program *program = trainer->program;
+    const mpt_train *train = &program->train;
+    double scale = program->recipe->loss_scale > 0 ? program->recipe->loss_scale : 1;
+    double beta1 = (double)(float)train->optimizer.beta1; /* as the kernels have them */
+    double beta2 = (double)(float)train->optimizer.beta2;
+    double t = (double)trainer->applied + 1;
+    return (mpt_run_env){
+        .seed = train->seed,
+        .step = (uint32_t)trainer->attempted,
+        .grad_unscale = (float)(1 / scale),
+        .lr = (float)mpt_lr_at(train, trainer->applied),
+        .bias_correction1 = (float)(1 - pow(beta1, t)),
+        .bias_correction2 = (float)(1 - pow(beta2, t)),
+        .n_threads = program->n_threads,
+    };
+}
+
+double mpt_trainer_forward(mpt_trainer *trainer, const int32_t *tokens, const int32_t *targets,
+                           const mpt_run_env *env) {
+    const mpt_graph *graph = mpt_trainer_graph(trainer);
+    mpt_executor *executor = trainer->executors[trainer->phase];
+    size_t bytes = (size_t)(graph->batch * graph->sequence) * sizeof *tokens;
+    memcpy(mpt_executor_tensor(executor, graph->tokens)->data, tokens, bytes);
+    memcpy(mpt_executor_tensor(executor, graph->targets)->data, targets, bytes);
+    mpt_executor_run(executor, MPT_PASS_FORWARD, env);
+    return (double)*(const float *)mpt_executor_tensor(executor, graph->loss)->data;
+}
+
+/* Mean loss over the targets of all micro-batches; their gradients are summed up. */
+static double run_micro_batches(mpt_trainer *trainer, mpt_run_env *env, double loss_scale) {
+    const mpt_graph *graph = mpt_trainer_graph(trainer);
+    const mpt_train *train = &trainer->program->train;
+    int64_t n = train->batch * train->sequence, step = graph->batch * graph->sequence;
+    double targets = (double)mpt_count_targets(trainer->targets, n), loss = 0;
+    env->loss_seed = (float)(loss_scale / targets);
+    for (int64_t at = 0; at < n; at += step, env->micro_batch++) {
+        double mean =
+            mpt_trainer_forward(trainer, trainer->tokens + at, trainer->targets + at, env);
+        loss += mean * ((double)mpt_count_targets(trainer->targets + at, step) / targets);
+        mpt_executor_run(trainer->executors[trainer->phase], MPT_PASS_BACKWARD, env);
+    }
+    return loss;
+}
+
+/* Index of the parameter whose gradient fills this row of the norms. */
+static int param_of_row(const mpt_graph *graph, int32_t row) {
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const mpt_node *node = &graph->nodes[i];
+        if (node->op == MPT_OP_grad_norm && node->attrs.row_index == row)
+            return graph->values[node->in[0]].param;
+    }
+    return 0;
+}
+
+/* "NaN" or "Inf": what stands first in the gradient. */
+static const char *fault_of(const mpt_trainer *trainer, int param) {
+    const mpt_graph *graph = mpt_trainer_graph(trainer);
+    int64_t n = mpt_value_elements(&graph->values[graph->params[param].value]);
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(trainer->state->grad[param][i]))
+            return isnan(trainer->state->grad[param][i]) ? "NaN" : "Inf";
+    return "Inf"; /* unscaling by a factor above 1 went past the largest number */
+}
+
+static mpt_status announce_phase(mpt_trainer *trainer) {
+    const mpt_program *program = trainer->program;
+    while (trainer->phase + 1 < program->n_phases &&
+           trainer->attempted >= program->phase_start[trainer->phase + 1])
+        trainer->phase++;
+    if (trainer->announced == trainer->phase)
+        return MPT_OK;
+    trainer->announced = trainer->phase;
+    mpt_metrics_line line;
+    mpt_metrics_begin(&line, "phase");
+    mpt_metrics_integer(&line, "step", trainer->attempted);
+    mpt_metrics_string(&line, "phase", program->phases[trainer->phase]->phase);
+    mpt_metrics_string(&line, "schedule_hash", program->phases[trainer->phase]->schedule_hash);
+    return mpt_metrics_end(&line, trainer->ctx, trainer->metrics, trainer->metrics_ud);
+}
+
+static mpt_status write_step(const mpt_trainer *trainer, const mpt_step_result *r) {
+    mpt_metrics_line line;
+    mpt_metrics_begin(&line, "step");
+    mpt_metrics_integer(&line, "step", r->step);
+    mpt_metrics_integer(&line, "tokens", (int64_t)r->tokens);
+    mpt_metrics_number(&line, "loss", r->loss);
+    mpt_metrics_number(&line, "lr", r->lr);
+    mpt_metrics_number(&line, "grad_norm", r->grad_norm);
+    mpt_metrics_number(&line, "loss_scale", r->loss_scale);
+    mpt_metrics_boolean(&line, "skipped", r->skipped);
+    mpt_metrics_string(&line, "phase", r->phase);
+    return mpt_metrics_end(&line, trainer->ctx, trainer->metrics, trainer->metrics_ud);
+}
+
+/* Counts a skipped step, names its fault, and stops where it is the last of too many. */
+static mpt_status skip_step(mpt_trainer *trainer, const mpt_step_result *r, int param) {
+    const char *fault = fault_of(trainer, param);
+    mpt_metrics_line line;
+    mpt_metrics_begin(&line, "skip");
+    mpt_metrics_integer(&line, "step", r->step);
+    mpt_metrics_string(&line, "tensor", r->bad_tensor);
+    mpt_metrics_string(&line, "fault", fault);
+    MPT_TRY(mpt_metrics_end(&line, trainer->ctx, trainer->metrics, trainer->metrics_ud));
+    mpt_log(trainer->ctx, MPT_LOG_WARNING, "step %lld skipped: %s in the gradient of %s",
+            (long long)r->step, fault, r->bad_tensor);
+    if (++trainer->skips_in_a_row < MPT_MAX_SKIPS)
+        return MPT_OK;
+    mpt_status status = MPT_FAIL(trainer->ctx, MPT_STOPPED, MPT_NOWHERE,
+                                 "step %lld: %d steps in a row were skipped; first bad tensor: "
+                                 "%s in the gradient of %s",
+                                 (long long)r->step, MPT_MAX_SKIPS, fault, r->bad_tensor);
+    mpt_hint(trainer->ctx,
+             isnan(r->loss) ? "the loss itself is NaN: look for the weights that hold it"
+                            : "lower the learning rate, or keep this layer in a wider format");
+    return status;
+}
+
+mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out) {
+    const mpt_train *train = &trainer->program->train;
+    double declared = trainer->program->recipe->loss_scale;
+    MPT_TRY(announce_phase(trainer));
+    const mpt_graph *graph = mpt_trainer_graph(trainer);
+    mpt_executor *executor = trainer->executors[trainer->phase];
+    mpt_run_env env = mpt_trainer_env(trainer);
+    mpt_step_result r = {.step = trainer->attempted, .loss_scale = declared > 0 ? declared : 1};
+    r.phase = trainer->program->phases[trainer->phase]->phase;
+    r.lr = (double)env.lr;
+    mpt_executor_run(executor, MPT_PASS_PREPARE, &env);
+    r.loss = run_micro_batches(trainer, &env, r.loss_scale);
+    mpt_executor_run(executor, MPT_PASS_UPDATE, &env);
+    r.grad_norm = (double)*(const float *)mpt_executor_tensor(executor, graph->norm)->data;
+    int32_t bad = *(const int32_t *)mpt_executor_tensor(executor, graph->finite)->data;
+    int param = bad < 0 ? -1 : param_of_row(graph, bad);
+    r.skipped = bad >= 0;
+    r.bad_tensor = bad < 0 ? NULL : graph->params[param].name;
+    trainer->tokens_seen += (double)(train->batch * train->sequence);
+    r.tokens = trainer->tokens_seen;
+    trainer->attempted++;
+    trainer->applied += !r.skipped;
+    *out = r;
+    MPT_TRY(write_step(trainer, &r));
+    if (r.skipped)
+        return skip_step(trainer, &r, param);
+    trainer->skips_in_a_row = 0;
+    return MPT_OK;
+}
+
+mpt_status mpt_trainer_step(mpt_trainer *trainer, const int32_t *tokens, mpt_step_result *out) {
+    if (tokens) {
+        MPT_TRY(take_batch(trainer, tokens));
+    } else {
+        draw_batch(trainer);
+        trainer->data++;
+    }
+    return mpt_trainer_step_batch(trainer, out);
+}
+
+/* ---- accessors ---- */
+
+bool mpt_trainer_done(const mpt_trainer *trainer) {
+    return trainer->attempted >= trainer->program->train.steps;
+}
+
+bool mpt_trainer_param(const mpt_trainer *trainer, int index, mpt_param_view *out) {
+    const mpt_graph *graph = mpt_trainer_graph(trainer);
+    if (index < 0 || index >= graph->n_params)
+        return false;
+    const mpt_param *param = &graph->params[index];
+    const mpt_value *value = &graph->values[param->value];
+    *out = (mpt_param_view){.name = param->name, .rank = value->rank};
+    for (int i = 0; i < value->rank; i++)
+        out->dims[i] = value->dims[i];
+    out->data = trainer->state->master[index];
+    return true;
+}
+
+mpt_status mpt_trainer_finish(mpt_trainer *trainer) {
+    mpt_metrics_line line;
+    mpt_metrics_begin(&line, "done");
+    mpt_metrics_integer(&line, "step", trainer->attempted);
+    mpt_metrics_integer(&line, "tokens", (int64_t)trainer->tokens_seen);
+    mpt_metrics_integer(&line, "applied", trainer->applied);
+    mpt_metrics_integer(&line, "skipped", trainer->attempted - trainer->applied);
+    mpt_metrics_number(&line, "eval_loss", trainer->last_eval);
+    return mpt_metrics_end(&line, trainer->ctx, trainer->metrics, trainer->metrics_ud);
+}

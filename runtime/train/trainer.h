@@ -1,0 +1,56 @@
+/* The trainer's inside, shared by trainer.c (steps) and eval.c (validation). */
+#ifndef MPT_TRAIN_TRAINER_H
+#define MPT_TRAIN_TRAINER_H
+
+#include "pipeline.h"
+#include "train/metrics.h"
+#include "train/state.h"
+
+/* After so many skipped steps in a row nothing will cure itself, and training stops. */
+enum { MPT_MAX_SKIPS = 20 };
+
+struct mpt_trainer {
+    mpt_ctx *ctx;
+    mpt_program *program; /* lent */
+    mpt_write_fn metrics;
+    void *metrics_ud;
+    mpt_state *state;
+    int n_executors;
+    mpt_executor **executors;  /* one a phase, over the one state */
+    int phase;                 /* the current one */
+    int announced;             /* the last phase that the metrics name; -1 at first */
+    int32_t *tokens, *targets; /* [batch, sequence] of the step */
+    /* Three counters. Data: batches taken from the recipe's source. Attempted: all steps;
+     * phases and stochastic streams go by it. Applied: steps that changed weights; the learning
+     * rate and Adam's bias correction go by it. */
+    int64_t data, attempted, applied;
+    int skips_in_a_row;
+    double tokens_seen;
+    double last_eval; /* NAN before the first */
+};
+
+/* One step on trainer->tokens and trainer->targets; a target of -1 is masked. Loss and gradient
+ * are means over the targets of the whole step, however they are spread over micro-batches. */
+mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out);
+
+/* The environment of the step to come, in the current phase. */
+mpt_run_env mpt_trainer_env(const mpt_trainer *trainer);
+
+/* Copies rows into the current executor's inputs and runs FORWARD; gives the mean loss over the
+ * micro-batch's targets. */
+double mpt_trainer_forward(mpt_trainer *trainer, const int32_t *tokens, const int32_t *targets,
+                           const mpt_run_env *env);
+
+static inline const mpt_graph *mpt_trainer_graph(const mpt_trainer *trainer) {
+    return trainer->program->phases[trainer->phase]->graph;
+}
+
+/* How many targets are not masked. */
+static inline int64_t mpt_count_targets(const int32_t *targets, int64_t n) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++)
+        count += targets[i] >= 0;
+    return count;
+}
+
+#endif
