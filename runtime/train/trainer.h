@@ -2,7 +2,7 @@
 #ifndef MPT_TRAIN_TRAINER_H
 #define MPT_TRAIN_TRAINER_H
 
-#include "pipeline.h"
+#include "runtime/pipeline.h"
 #include "train/metrics.h"
 #include "train/state.h"
 

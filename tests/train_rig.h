@@ -1,0 +1,176 @@
+/* A program made by hand, for tests of the trainer: the small network on the synthetic
+ * language, without Lua, rules or the pipeline, so that every setting is at hand. */
+#ifndef MPT_TRAIN_RIG_H
+#define MPT_TRAIN_RIG_H
+
+#include <stdlib.h>
+
+#include "exec/backend.h"
+#include "recipe/schema.h"
+#include "runtime/pipeline.h"
+#include "small_net.h"
+#include "train/trainer.h"
+
+enum { RIG_VOCAB = 32, RIG_PHASES = 2 };
+
+typedef struct rig {
+    mpt_ctx *ctx;
+    mpt_recipe recipe;
+    mpt_program program;
+    mpt_phase_program *phases[RIG_PHASES];
+    int64_t starts[RIG_PHASES];
+    mpt_trainer *trainer;
+    char *lines; /* all metrics */
+    size_t n_lines_bytes;
+} rig;
+
+typedef struct rig_options {
+    int64_t micro_batch;
+    int64_t switch_at; /* 0: one phase, FP32; else a second one, BF16, from this step on */
+    double loss_scale;
+    int n_threads;
+    bool ref;
+    mpt_optimizer_kind optimizer;
+    double lr, weight_decay, clip;
+} rig_options;
+
+static inline rig_options rig_defaults(void) {
+    return (rig_options){.micro_batch = 4, .n_threads = 1, .lr = 1e-2, .clip = 1};
+}
+
+static inline bool rig_write(void *ud, const char *text, size_t length) {
+    rig *r = ud;
+    char *grown = realloc(r->lines, r->n_lines_bytes + length + 1);
+    assert_non_null(grown);
+    memcpy(grown + r->n_lines_bytes, text, length);
+    r->lines = grown;
+    r->n_lines_bytes += length;
+    grown[r->n_lines_bytes] = 0;
+    return true;
+}
+
+static inline mpt_train rig_train(const rig_options *o) {
+    mpt_train t = {.steps = 30, .batch = 4, .micro_batch = o->micro_batch, .sequence = 16};
+    t.optimizer = (mpt_optimizer){.kind = o->optimizer,
+                                  .beta1 = 0.9,
+                                  .beta2 = 0.95,
+                                  .eps = 1e-8,
+                                  .weight_decay = o->weight_decay,
+                                  .momentum = 0.9};
+    t.lr = (mpt_lr){.kind = MPT_LR_CONSTANT, .peak = o->lr};
+    t.clip = o->clip;
+    t.seed = 1;
+    return t;
+}
+
+static inline void rig_to_bf16(mpt_ctx *ctx, mpt_graph *graph) {
+    mpt_policy *policies = calloc((size_t)graph->n_layers, sizeof *policies);
+    assert_non_null(policies);
+    for (int i = 0; i < graph->n_layers; i++) {
+        for (int s = 0; s < MPT_SLOT_COUNT; s++)
+            assert_true(mpt_quantizer_by_name("bf16", &policies[i].slot[s]));
+        for (int g = 0; g < MPT_GEMM_COUNT; g++)
+            policies[i].output[g] = MPT_DTYPE_BF16;
+        policies[i].compute = MPT_DTYPE_BF16;
+    }
+    mpt_precision_options options = {MPT_DTYPE_BF16, MPT_DTYPE_BF16, policies};
+    assert_mpt_ok(ctx, mpt_graph_apply_precision(graph, &options));
+    free(policies);
+}
+
+static inline mpt_phase_program *rig_phase(rig *r, const rig_options *o, bool bf16) {
+    const small_net net = {
+        .width = 16, .hidden = 32, .vocab = RIG_VOCAB, .n_blocks = 1, .n_readers = 1};
+    const mpt_backend *backend = mpt_backend_get(o->ref ? MPT_DEVICE_REF : MPT_DEVICE_CPU);
+    mpt_schedule_options options = {backend->tables, o->n_threads};
+    mpt_phase_program *phase = NULL;
+    mpt_graph *graph =
+        small_graph(r->ctx, &net, o->micro_batch, r->program.train.sequence, true);
+    assert_mpt_ok(r->ctx, mpt_graph_append_update(graph, &r->program.train));
+    assert_mpt_ok(r->ctx, mpt_graph_verify(graph, "grad"));
+    if (bf16)
+        rig_to_bf16(r->ctx, graph);
+    assert_mpt_ok(r->ctx, mpt_phase_program_create(graph, bf16 ? "settle" : "main", &phase));
+    assert_mpt_ok(r->ctx, mpt_schedule_select(phase, &options));
+    assert_mpt_ok(r->ctx, mpt_schedule_order(phase));
+    assert_mpt_ok(r->ctx, mpt_schedule_plan_memory(phase));
+    return phase;
+}
+
+static inline void rig_compile(rig *r, mpt_ctx *ctx, const rig_options *o) {
+    memset(r, 0, sizeof *r);
+    r->ctx = ctx;
+    r->recipe.ctx = ctx;
+    r->recipe.loss_scale = o->loss_scale;
+    r->program = (mpt_program){.ctx = ctx, .recipe = &r->recipe, .n_threads = o->n_threads};
+    r->program.train = rig_train(o);
+    mpt_data_spec spec = {.kind = MPT_DATA_SYNTHETIC, .vocab = RIG_VOCAB};
+    assert_mpt_ok(ctx, mpt_data_open(ctx, &spec, NULL, NULL, &r->program.data));
+    r->program.phases = r->phases;
+    r->program.phase_start = r->starts;
+    r->program.n_phases = o->switch_at ? 2 : 1;
+    for (int i = 0; i < r->program.n_phases; i++)
+        r->phases[i] = rig_phase(r, o, i > 0);
+    r->starts[1] = o->switch_at;
+}
+
+static inline mpt_status rig_create_trainer(rig *r) {
+    mpt_trainer_options options = MPT_TRAINER_OPTIONS_INIT;
+    options.metrics = rig_write;
+    options.metrics_ud = r;
+    return mpt_trainer_create(&r->program, &options, &r->trainer);
+}
+
+/* Compiled, and ready for its first step. */
+static inline void rig_init(rig *r, const rig_options *o) {
+    rig_compile(r, mpt_test_ctx(), o);
+    assert_mpt_ok(r->ctx, rig_create_trainer(r));
+}
+
+static inline void rig_deinit(rig *r) {
+    mpt_trainer_destroy(r->trainer);
+    for (int i = 0; i < r->program.n_phases; i++)
+        mpt_phase_program_destroy(r->phases[i]);
+    mpt_data_close(r->program.data);
+    free(r->lines);
+    assert_int_equal(mpt_ctx_memory(r->ctx).live_bytes, 0);
+    mpt_ctx_destroy(r->ctx);
+}
+
+static inline mpt_step_result rig_step(rig *r) {
+    mpt_step_result result;
+    assert_mpt_ok(r->ctx, mpt_trainer_step(r->trainer, NULL, &result));
+    return result;
+}
+
+/* The trainer's own buffers of a parameter, to be tampered with. */
+static inline float *rig_weights(rig *r, const char *name, int64_t *n) {
+    mpt_param_view view;
+    for (int i = 0; mpt_trainer_param(r->trainer, i, &view); i++) {
+        if (strcmp(view.name, name) != 0)
+            continue;
+        *n = 1;
+        for (int d = 0; d < view.rank; d++)
+            *n *= view.dims[d];
+        return r->trainer->state->master[i];
+    }
+    fail_msg("no parameter %s", name);
+    return NULL;
+}
+
+/* Hash of all masters and moments. */
+static inline uint64_t rig_state_hash(const rig *r) {
+    const mpt_graph *graph = r->phases[0]->graph;
+    const mpt_state *state = r->trainer->state;
+    uint64_t hash = 0;
+    for (int p = 0; p < graph->n_params; p++) {
+        size_t n = (size_t)mpt_value_elements(&graph->values[graph->params[p].value]);
+        float *const buffers[] = {state->master[p], state->moment[0][p], state->moment[1][p]};
+        for (size_t b = 0; b < MPT_COUNT(buffers); b++)
+            if (buffers[b])
+                hash = hash * 31 + mpt_hash(buffers[b], n * sizeof(float));
+    }
+    return hash;
+}
+
+#endif
