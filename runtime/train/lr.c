@@ -5,14 +5,6 @@
 
 static const double pi = 3.14159265358979323846;
 
-static double span_steps(const mpt_train *train, mpt_span span) {
-    if (span.fraction)
-        return span.value * (double)train->steps;
-    if (train->tokens > 0)
-        return span.value / (double)(train->batch * train->sequence);
-    return span.value;
-}
-
 /* How far `step` is between `from` and `to`, held to 0 ... 1. */
 static double progress(double step, double from, double to) {
     if (step <= from)
@@ -23,10 +15,11 @@ static double progress(double step, double from, double to) {
 double mpt_lr_at(const mpt_train *train, int64_t applied) {
     const mpt_lr *lr = &train->lr;
     double step = (double)applied + 1, end = (double)train->steps;
-    double warmup = span_steps(train, lr->warmup);
+    double warmup = (double)mpt_span_steps(&lr->warmup, train);
     if (step < warmup)
         return lr->peak * step / warmup;
-    double start = lr->kind == MPT_LR_WSD ? end - span_steps(train, lr->decay) : warmup;
+    double start =
+        lr->kind == MPT_LR_WSD ? end - (double)mpt_span_steps(&lr->decay, train) : warmup;
     double t = progress(step, start, end);
     if (t == 1 && lr->kind != MPT_LR_CONSTANT)
         return lr->final; /* exactly, whatever the rounding of the formulas */

@@ -2,7 +2,7 @@
 # layers.sh ROOT: every include of a project header points left in the list of layers.
 #
 #   base < recipe (io and comm beside it) < graph < kernels < sched < exec < train
-#        < pipeline.h < plan < pipeline.c < lua/bind < cli
+#        (pipeline.h beside it) < plan < pipeline.c < lua/bind < cli
 #
 # The public headers and kernels/formats.h stand under base; kernels/numerics* needs nothing but
 # formats. cli may use the public headers only, as any other host.
