@@ -1,4 +1,4 @@
-/* Kernels of the cpu backend, named by table.c.
+/* Kernels of the cpu backend, named by table.c, and how they divide work.
  *
  * All of them split their work into pieces that do not depend on the number of threads and add
  * partial sums in the order of the pieces, so that one thread and many give the same bits. */
@@ -6,5 +6,103 @@
 #define MPT_KERNELS_CPU_CPU_H
 
 #include "kernels/kernel.h"
+#include "kernels/tensor.h"
+
+/* Rows that end in sums over tokens are cut into this many pieces. */
+enum { MPT_CPU_PIECES = 16 };
+
+typedef struct mpt_piece {
+    int64_t first, end;
+} mpt_piece;
+
+static inline mpt_piece mpt_cpu_piece(int64_t n, int64_t n_pieces, int64_t i) {
+    return (mpt_piece){n * i / n_pieces, n * (i + 1) / n_pieces};
+}
+
+/* Starts each 64 bytes, so that no two threads write one cache line. */
+static inline int64_t mpt_cpu_round_up(int64_t n_floats) {
+    return (n_floats + 15) / 16 * 16;
+}
+
+static inline size_t mpt_cpu_floats(int64_t n) {
+    return (size_t)n * sizeof(float);
+}
+
+/* out[i] += partial[0][i] + partial[1][i] + ..., MPT_CPU_PIECES rows of `stride` floats. */
+void mpt_cpu_fold(const float *partial, int64_t stride, int64_t n, float *out);
+
+/* C = alpha op(A) op(B) + beta C, row-major; op transposes where asked. */
+typedef struct mpt_sgemm {
+    bool transpose_a, transpose_b;
+    int64_t m, n, k;
+    float alpha;
+    const float *a;
+    int64_t lda;
+    const float *b;
+    int64_t ldb;
+    float beta;
+    float *c;
+    int64_t ldc;
+} mpt_sgemm;
+
+/* On the calling thread; call it inside a parallel region only, or the library takes threads of
+ * its own and the sums another order. */
+void mpt_cpu_sgemm(const mpt_sgemm *gemm);
+
+#define MPT_CPU_KERNEL(op) void mpt_cpu_##op(const mpt_kernel_args *args);
+#define MPT_CPU_SCRATCH(op)                                                                    \
+    size_t mpt_cpu_##op##_scratch(const mpt_graph *graph, const mpt_node *node, int n_threads);
+
+/* gemm.c */
+MPT_CPU_KERNEL(linear)
+MPT_CPU_KERNEL(linear_dgrad)
+MPT_CPU_KERNEL(linear_wgrad)
+/* elementwise.c */
+MPT_CPU_KERNEL(add)
+MPT_CPU_KERNEL(mul)
+MPT_CPU_KERNEL(gelu)
+MPT_CPU_KERNEL(silu)
+MPT_CPU_KERNEL(relu2)
+MPT_CPU_KERNEL(gelu_grad)
+MPT_CPU_KERNEL(silu_grad)
+MPT_CPU_KERNEL(relu2_grad)
+/* columns.c */
+MPT_CPU_KERNEL(split)
+MPT_CPU_KERNEL(concat)
+MPT_CPU_KERNEL(bias_grad)
+MPT_CPU_SCRATCH(bias_grad)
+/* norm.c */
+MPT_CPU_KERNEL(rmsnorm)
+MPT_CPU_KERNEL(layernorm)
+MPT_CPU_KERNEL(rmsnorm_grad)
+MPT_CPU_SCRATCH(rmsnorm_grad)
+MPT_CPU_KERNEL(layernorm_grad)
+MPT_CPU_SCRATCH(layernorm_grad)
+/* gated_norm.c */
+MPT_CPU_KERNEL(gated_rmsnorm)
+MPT_CPU_KERNEL(gated_rmsnorm_grad)
+MPT_CPU_SCRATCH(gated_rmsnorm_grad)
+/* conv.c */
+MPT_CPU_KERNEL(conv1d)
+MPT_CPU_SCRATCH(conv1d)
+MPT_CPU_KERNEL(conv1d_grad)
+MPT_CPU_SCRATCH(conv1d_grad)
+/* embed.c */
+MPT_CPU_KERNEL(embedding)
+MPT_CPU_KERNEL(embedding_grad)
+/* loss.c */
+MPT_CPU_KERNEL(cross_entropy)
+MPT_CPU_SCRATCH(cross_entropy)
+MPT_CPU_KERNEL(cross_entropy_grad)
+/* attention.c */
+MPT_CPU_KERNEL(attention)
+MPT_CPU_SCRATCH(attention)
+MPT_CPU_KERNEL(attention_grad)
+MPT_CPU_SCRATCH(attention_grad)
+/* ssm.c */
+MPT_CPU_KERNEL(ssm_scan)
+MPT_CPU_SCRATCH(ssm_scan)
+MPT_CPU_KERNEL(ssm_scan_grad)
+MPT_CPU_SCRATCH(ssm_scan_grad)
 
 #endif

@@ -6,7 +6,42 @@
 #include "kernels/cpu/optim.h"
 #include "kernels/quantize.h"
 
+#define ROW(op, name)                                                                          \
+    { MPT_OP_##op, "cpu." name, NULL, mpt_cpu_##op, NULL }
+#define ROW_SCRATCH(op, name)                                                                  \
+    { MPT_OP_##op, "cpu." name, NULL, mpt_cpu_##op, mpt_cpu_##op##_scratch }
+
 const mpt_kernel mpt_kernels_cpu[] = {
+    ROW(linear, "linear_sgemm"),
+    ROW(linear_dgrad, "linear_dgrad_sgemm"),
+    ROW(linear_wgrad, "linear_wgrad_sgemm"),
+    ROW_SCRATCH(bias_grad, "bias_grad"),
+    ROW(embedding, "embedding"),
+    ROW(embedding_grad, "embedding_grad"),
+    ROW(add, "add"),
+    ROW(mul, "mul"),
+    ROW(gelu, "gelu"),
+    ROW(gelu_grad, "gelu_grad"),
+    ROW(silu, "silu"),
+    ROW(silu_grad, "silu_grad"),
+    ROW(relu2, "relu2"),
+    ROW(relu2_grad, "relu2_grad"),
+    ROW(rmsnorm, "rmsnorm"),
+    ROW_SCRATCH(rmsnorm_grad, "rmsnorm_grad"),
+    ROW(layernorm, "layernorm"),
+    ROW_SCRATCH(layernorm_grad, "layernorm_grad"),
+    ROW(gated_rmsnorm, "gated_rmsnorm"),
+    ROW_SCRATCH(gated_rmsnorm_grad, "gated_rmsnorm_grad"),
+    ROW_SCRATCH(attention, "attention_tiled"),
+    ROW_SCRATCH(attention_grad, "attention_grad_tiled"),
+    ROW_SCRATCH(conv1d, "conv1d"),
+    ROW_SCRATCH(conv1d_grad, "conv1d_grad"),
+    ROW_SCRATCH(ssm_scan, "ssm_scan"),
+    ROW_SCRATCH(ssm_scan_grad, "ssm_scan_grad"),
+    ROW(split, "split"),
+    ROW(concat, "concat"),
+    ROW_SCRATCH(cross_entropy, "cross_entropy"),
+    ROW(cross_entropy_grad, "cross_entropy_grad"),
     {MPT_OP_zero, "cpu.zero", NULL, mpt_cpu_zero, NULL},
     {MPT_OP_grad_norm, "cpu.grad_norm", NULL, mpt_cpu_grad_norm, mpt_cpu_grad_norm_scratch},
     {MPT_OP_adamw, "cpu.adamw", NULL, mpt_cpu_adamw, NULL},

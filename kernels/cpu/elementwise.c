@@ -1,0 +1,135 @@
+/* add, mul and the activations with their gradients, in pieces of a fixed number of elements.
+ *
+ * gelu by tanh is written with the logistic function: (1 + tanh u) / 2 = sigmoid(2u), which
+ * needs one exponential and loses no digits for negative u. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/vector.h"
+
+enum { PIECE = 8192 };
+
+static const float sqrt_2_over_pi = 0.797884560802865f;
+static const float sqrt_half = 0.707106781186548f;
+static const float cubic = 0.044715f;
+
+/* y = f(a, b) over n elements; b is unused by functions of one argument. */
+typedef void (*span_fn)(const float *a, const float *b, float *y, int64_t n);
+
+static void run_spans(const mpt_kernel_args *args, span_fn fn) {
+    const float *a = args->in[0].data, *b = mpt_arg_in(args, 1);
+    float *y = args->out[0].data;
+    int64_t n = mpt_tensor_elements(&args->out[0]), n_pieces = (n + PIECE - 1) / PIECE;
+#pragma omp parallel for schedule(static) if (n_pieces > 2)
+    for (int64_t p = 0; p < n_pieces; p++) {
+        int64_t at = p * PIECE, count = n - at < PIECE ? n - at : PIECE;
+        fn(a + at, b ? b + at : NULL, y + at, count);
+    }
+}
+
+MPT_CLONES static void add_span(const float *a, const float *b, float *y, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = a[i] + b[i];
+}
+
+MPT_CLONES static void mul_span(const float *a, const float *b, float *y, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = a[i] * b[i];
+}
+
+MPT_CLONES static void gelu_span(const float *x, const float *unused, float *y, int64_t n) {
+    (void)unused;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float u = sqrt_2_over_pi * (x[i] + cubic * x[i] * x[i] * x[i]);
+        y[i] = x[i] * mpt_sigmoidf(2.0f * u);
+    }
+}
+
+static void gelu_erf_span(const float *x, const float *unused, float *y, int64_t n) {
+    (void)unused;
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] * 0.5f * (1.0f + erff(x[i] * sqrt_half));
+}
+
+MPT_CLONES static void gelu_grad_span(const float *x, const float *dy, float *dx, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float square = x[i] * x[i];
+        float s = mpt_sigmoidf(2.0f * sqrt_2_over_pi * (x[i] + cubic * square * x[i]));
+        float slope = 2.0f * sqrt_2_over_pi * (1.0f + 3.0f * cubic * square);
+        dx[i] = dy[i] * (s + x[i] * s * (1.0f - s) * slope);
+    }
+}
+
+static void gelu_erf_grad_span(const float *x, const float *dy, float *dx, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        float density = 0.5f * sqrt_2_over_pi * expf(-0.5f * x[i] * x[i]);
+        dx[i] = dy[i] * (0.5f * (1.0f + erff(x[i] * sqrt_half)) + x[i] * density);
+    }
+}
+
+MPT_CLONES static void silu_span(const float *x, const float *unused, float *y, int64_t n) {
+    (void)unused;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] * mpt_sigmoidf(x[i]);
+}
+
+MPT_CLONES static void silu_grad_span(const float *x, const float *dy, float *dx, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float s = mpt_sigmoidf(x[i]);
+        dx[i] = dy[i] * (s * (1.0f + x[i] * (1.0f - s)));
+    }
+}
+
+/* The comparisons are false for NaN, which therefore passes. */
+MPT_CLONES static void relu2_span(const float *x, const float *unused, float *y, int64_t n) {
+    (void)unused;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float r = x[i] <= 0.0f ? 0.0f : x[i];
+        y[i] = r * r;
+    }
+}
+
+MPT_CLONES static void relu2_grad_span(const float *x, const float *dy, float *dx, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float r = x[i] <= 0.0f ? 0.0f : x[i];
+        dx[i] = 2.0f * r * dy[i];
+    }
+}
+
+void mpt_cpu_add(const mpt_kernel_args *args) {
+    run_spans(args, add_span);
+}
+
+void mpt_cpu_mul(const mpt_kernel_args *args) {
+    run_spans(args, mul_span);
+}
+
+void mpt_cpu_gelu(const mpt_kernel_args *args) {
+    run_spans(args, args->node->attrs.exact ? gelu_erf_span : gelu_span);
+}
+
+void mpt_cpu_gelu_grad(const mpt_kernel_args *args) {
+    run_spans(args, args->node->attrs.exact ? gelu_erf_grad_span : gelu_grad_span);
+}
+
+void mpt_cpu_silu(const mpt_kernel_args *args) {
+    run_spans(args, silu_span);
+}
+
+void mpt_cpu_silu_grad(const mpt_kernel_args *args) {
+    run_spans(args, silu_grad_span);
+}
+
+void mpt_cpu_relu2(const mpt_kernel_args *args) {
+    run_spans(args, relu2_span);
+}
+
+void mpt_cpu_relu2_grad(const mpt_kernel_args *args) {
+    run_spans(args, relu2_grad_span);
+}
