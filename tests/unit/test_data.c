@@ -155,7 +155,7 @@ static void test_text_when_rows_are_drawn_then_only_the_training_part_is_used(vo
     enum { N = 1000, SEQUENCE = 50 };
     unsigned char bytes[N];
     for (int i = 0; i < N; i++)
-        bytes[i] = i < 900 ? (unsigned char)(i / 100) : 99;
+        bytes[i] = (unsigned char)(i < 900 ? i / 100 : 99);
     place p = make_file(bytes, N);
     int32_t tokens[SEQUENCE], targets[SEQUENCE], first = 0, last = 0;
     assert_mpt_ok(ctx, open_text(ctx, p.file, NULL, &data));
