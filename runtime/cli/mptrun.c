@@ -52,10 +52,10 @@ double mpt_cli_seconds(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Notes of the library, such as what a recipe prints. */
+/* Notes of the library, such as what a recipe prints. They may come while a line of progress
+ * stands on the terminal. */
 static void log_line(void *ud, mpt_log_level level, const char *line) {
-    (void)ud;
-    fprintf(stderr, "%s%s\n", level == MPT_LOG_WARNING ? "warning: " : "", line);
+    mpt_progress_note(ud, "%s%s", level == MPT_LOG_WARNING ? "warning: " : "", line);
 }
 
 /* ---- plan, check, and the lists ---- */
@@ -119,7 +119,7 @@ static mpt_exit list(mpt_ctx *ctx, mpt_listing what) {
 
 /* ---- main ---- */
 
-static mpt_exit call(mpt_ctx *ctx, const mpt_options *options) {
+static mpt_exit call(mpt_ctx *ctx, const mpt_options *options, mpt_progress *progress) {
     if (options->list_ops)
         return list(ctx, MPT_LIST_OPS);
     if (options->list_formats)
@@ -130,7 +130,7 @@ static mpt_exit call(mpt_ctx *ctx, const mpt_options *options) {
     case MPT_COMMAND_CHECK:
         return check(ctx, options);
     default:
-        return mpt_cli_run(ctx, options);
+        return mpt_cli_run(ctx, options, progress);
     }
 }
 
@@ -138,6 +138,7 @@ int main(int argc, char **argv) {
     mpt_options options;
     mpt_ctx_options context = MPT_CTX_OPTIONS_INIT;
     mpt_ctx *ctx = NULL;
+    mpt_progress progress = {.drawn = 0};
     mpt_exit result = mpt_options_parse(&options, argc, argv);
     if (result != MPT_EXIT_DONE)
         return result;
@@ -150,11 +151,12 @@ int main(int argc, char **argv) {
         return mpt_cli_flush(MPT_EXIT_DONE);
     }
     context.log = log_line;
+    context.log_ud = &progress;
     if (mpt_ctx_create(&context, &ctx) != MPT_OK) {
         fprintf(stderr, "mptrun: out of memory\n");
         return MPT_EXIT_MACHINE;
     }
-    result = call(ctx, &options);
+    result = call(ctx, &options, &progress);
     mpt_ctx_destroy(ctx);
     return mpt_cli_flush(result);
 }

@@ -86,7 +86,9 @@ static const option_row rows[] = {
      "the fixed op schedule of every phase, one step a line"},
     {"dump", 0, "STAGE", KIND_STAGE, RUN | PLAN, AT(dump), NULL,
      "prints the value after a stage as text; plan prints nothing else"},
-    {"until", 0, "STAGE", KIND_STAGE, RUN, AT(until), NULL, "stops after a stage"},
+    {"until", 0, "STAGE", KIND_STAGE, RUN, AT(until), NULL,
+     "stops after a stage: load compiles nothing, freeze to plan train nothing, run takes one "
+     "step"},
     {"list-ops", 0, NULL, KIND_FLAG, ALONE, AT(list_ops), NULL,
      "the ops of this build and the kernels of each"},
     {"list-formats", 0, NULL, KIND_FLAG, ALONE, AT(list_formats), NULL,

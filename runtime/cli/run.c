@@ -5,12 +5,12 @@
  * global flag are needed. Before the last evaluation they are let through again. */
 #include "cli/run.h"
 
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <string.h>
 
 #include "cli/folder.h"
-#include "cli/progress.h"
 
 typedef struct run {
     mpt_ctx *ctx;
@@ -20,10 +20,10 @@ typedef struct run {
     mpt_program_info info;
     mpt_trainer *trainer;
     mpt_folder folder;
-    mpt_progress progress;
+    mpt_progress *progress;
     mpt_step_result last;
-    int64_t n_done;
-    int stopped_by; /* a signal, or 0 */
+    int64_t n_done, most; /* steps taken, and to be taken */
+    int stopped_by;       /* a signal, or 0 */
     double began;
 } run;
 
@@ -64,18 +64,31 @@ static mpt_status show_plan(run *r) {
     return status;
 }
 
+/* Whether --until ends the command before a stage. */
+static bool ends_before(const run *r, const char *stage) {
+    int last = INT_MAX, at = INT_MAX;
+    for (int i = 0; mpt_stage_name(i); i++) {
+        if (r->options->until && strcmp(mpt_stage_name(i), r->options->until) == 0)
+            last = i;
+        if (strcmp(mpt_stage_name(i), stage) == 0)
+            at = i;
+    }
+    return last < at;
+}
+
 static mpt_status prepare(run *r) {
     const mpt_options *o = r->options;
     mpt_status status = mpt_cli_load(r->ctx, o, o->recipes[0], &r->recipe);
-    if (status == MPT_OK)
-        status = show_plan(r);
+    if (status != MPT_OK || (ends_before(r, "freeze") && !o->dump))
+        return status;
+    status = show_plan(r);
     if (status == MPT_OK)
         status = mpt_cli_compile(r->recipe, o, MPT_MODEL_AUTO, &r->program);
     if (status != MPT_OK)
         return status;
     r->info = mpt_program_get_info(r->program);
     if (r->info.proxy && *r->info.why)
-        mpt_progress_note(&r->progress, "mptrun: %s", r->info.why);
+        mpt_progress_note(r->progress, "mptrun: %s", r->info.why);
     if (o->dump)
         status = mpt_program_print(r->program, MPT_PRINT_STAGE, o->dump, mpt_cli_write, NULL);
     fflush(stdout);
@@ -158,7 +171,7 @@ static mpt_status evaluate_between(run *r) {
         return MPT_OK;
     mpt_status status = mpt_trainer_eval(r->trainer, r->info.eval_batches, &loss);
     if (status == MPT_OK && !r->options->quiet)
-        mpt_progress_note(&r->progress, "step %lld: validation loss %.4f", (long long)done,
+        mpt_progress_note(r->progress, "step %lld: validation loss %.4f", (long long)done,
                           loss);
     return status;
 }
@@ -173,13 +186,9 @@ static mpt_status one_step(run *r) {
     double now = mpt_cli_seconds();
     r->n_done++;
     if (phase && strcmp(phase, r->last.phase) != 0 && !r->options->quiet)
-        mpt_progress_note(&r->progress, "step %lld: phase '%s' begins", (long long)r->last.step,
+        mpt_progress_note(r->progress, "step %lld: phase '%s' begins", (long long)r->last.step,
                           r->last.phase);
-    if (r->last.skipped)
-        mpt_progress_note(&r->progress, "step %lld: skipped, the gradient of %s is not finite",
-                          (long long)r->last.step,
-                          r->last.bad_tensor ? r->last.bad_tensor : "a parameter");
-    mpt_progress_step(&r->progress, &r->last, now - start, now);
+    mpt_progress_step(r->progress, &r->last, now - start, now);
     if (!mpt_folder_timing(&r->folder, r->last.step, now - start, tokens))
         return MPT_IO;
     return evaluate_between(r);
@@ -187,14 +196,15 @@ static mpt_status one_step(run *r) {
 
 static mpt_status train(run *r) {
     mpt_status status = MPT_OK;
-    mpt_progress_begin(&r->progress, &r->info, r->options->quiet);
+    mpt_progress_begin(r->progress, &r->info, r->options->quiet);
     r->began = mpt_cli_seconds();
-    while (status == MPT_OK && !mpt_trainer_done(r->trainer)) {
+    r->most = ends_before(r, "train") ? 1 : INT64_MAX;
+    while (status == MPT_OK && r->n_done < r->most && !mpt_trainer_done(r->trainer)) {
         if ((r->stopped_by = asked_to_stop()))
             break;
         status = one_step(r);
     }
-    mpt_progress_end(&r->progress);
+    mpt_progress_end(r->progress);
     block_signals(false);
     return status;
 }
@@ -202,6 +212,10 @@ static mpt_status train(run *r) {
 /* ---- the result ---- */
 
 static void print_loss(const run *r, double loss) {
+    if (isnan(loss)) {
+        printf("no validation loss: the data is too short to hold any back\n");
+        return;
+    }
     printf("validation loss %.4f nats a token", loss);
     if (!isnan(r->info.unigram))
         printf(": %.2f nats %s the unigram entropy (%.2f)", fabs(r->info.unigram - loss),
@@ -215,7 +229,7 @@ static mpt_status finish(run *r) {
     double loss = 0;
     double seconds = mpt_cli_seconds() - r->began;
     mpt_status status = MPT_OK;
-    if (!r->stopped_by)
+    if (mpt_trainer_done(r->trainer))
         status = mpt_trainer_eval(r->trainer, 0, &loss);
     if (status == MPT_OK)
         status = mpt_trainer_finish(r->trainer);
@@ -224,13 +238,13 @@ static mpt_status finish(run *r) {
     printf("%s: %s %s, %lld of %lld steps, %.0f tokens, %.1f s of training\n", r->info.recipe,
            r->info.model, r->info.size_name, (long long)r->n_done, (long long)r->info.steps,
            r->n_done ? r->last.tokens : 0.0, seconds);
-    if (!r->stopped_by)
+    if (mpt_trainer_done(r->trainer))
         print_loss(r, loss);
     else if (r->n_done)
         printf("training loss of the last step %.4f nats a token\n", r->last.loss);
     printf("run folder %s\n", r->folder.path);
     if (r->stopped_by)
-        mpt_progress_note(&r->progress, "mptrun: stopped early, as %s asked",
+        mpt_progress_note(r->progress, "mptrun: stopped early, as %s asked",
                           r->stopped_by == SIGINT ? "Ctrl-C" : "SIGTERM");
     return MPT_OK;
 }
@@ -257,14 +271,17 @@ static mpt_exit run_program(run *r) {
     return status == MPT_OK ? MPT_EXIT_DONE : fail(r, status);
 }
 
-mpt_exit mpt_cli_run(mpt_ctx *ctx, const mpt_options *options) {
-    run r = {.ctx = ctx, .options = options};
+mpt_exit mpt_cli_run(mpt_ctx *ctx, const mpt_options *options, mpt_progress *progress) {
+    run r = {.ctx = ctx, .options = options, .progress = progress};
     mpt_exit result = mpt_folder_check(options->out);
     if (result != MPT_EXIT_DONE)
         return result;
     block_signals(true);
     mpt_status status = prepare(&r);
-    result = status == MPT_OK ? run_program(&r) : mpt_cli_fail(ctx, status);
+    if (status != MPT_OK)
+        result = mpt_cli_fail(ctx, status);
+    else if (!ends_before(&r, "run"))
+        result = run_program(&r);
     mpt_trainer_destroy(r.trainer);
     mpt_program_destroy(r.program);
     mpt_recipe_destroy(r.recipe);

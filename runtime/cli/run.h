@@ -3,8 +3,10 @@
 #define MPT_CLI_RUN_H
 
 #include "cli/options.h"
+#include "cli/progress.h"
 
-mpt_exit mpt_cli_run(mpt_ctx *ctx, const mpt_options *options);
+/* `progress` is also where the context's log lines go. */
+mpt_exit mpt_cli_run(mpt_ctx *ctx, const mpt_options *options, mpt_progress *progress);
 
 /* What every command starts with: the recipe with its --set applied, and a program of it.
  * `model` counts where --model was not given. */

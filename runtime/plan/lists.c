@@ -13,7 +13,7 @@ static void add_kernels(mpt_str *names, const mpt_kernel *table, mpt_op op) {
             mpt_str_printf(names, "%s%s", names->len ? " " : "", table->name);
 }
 
-void mpt_plan_list_ops(mpt_str *out) {
+static void list_ops(mpt_str *out) {
     mpt_table table;
     mpt_table_init(&table, out->ctx, "op|kernels, best first|what it does");
     for (int op = 0; op < MPT_OP_COUNT; op++) {
@@ -33,7 +33,7 @@ void mpt_plan_list_ops(mpt_str *out) {
     mpt_table_deinit(&table);
 }
 
-void mpt_plan_list_formats(mpt_str *out) {
+static void list_formats(mpt_str *out) {
     int n;
     const char *const *names = mpt_format_names(&n);
     mpt_table table;
@@ -56,4 +56,20 @@ void mpt_plan_list_formats(mpt_str *out) {
     }
     mpt_table_print(&table, out);
     mpt_table_deinit(&table);
+}
+
+mpt_status mpt_list(mpt_ctx *ctx, mpt_listing what, mpt_write_fn write, void *ud) {
+    mpt_str text;
+    mpt_status status = MPT_OK;
+    mpt_str_init(&text, ctx);
+    if (what == MPT_LIST_OPS)
+        list_ops(&text);
+    else
+        list_formats(&text);
+    if (text.failed)
+        status = mpt_fail_memory(ctx, text.cap);
+    else if (!write(ud, text.data, text.len))
+        status = MPT_FAIL(ctx, MPT_IO, MPT_NOWHERE, "the list could not be written");
+    mpt_str_deinit(&text);
+    return status;
 }

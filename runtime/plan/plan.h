@@ -80,9 +80,4 @@ const char *mpt_plan_signs(const mpt_quantizer *q);
 /* The text plan's sections on formats. */
 void mpt_plan_print_formats(const mpt_plan *plan, mpt_str *out);
 
-/* ---- what this build has ---- */
-
-void mpt_plan_list_ops(mpt_str *out);
-void mpt_plan_list_formats(mpt_str *out);
-
 #endif

@@ -41,6 +41,10 @@ const char *mpt_recipe_name(const mpt_recipe *recipe) {
     return recipe->name;
 }
 
+const char *mpt_recipe_source(const mpt_recipe *recipe) {
+    return recipe->source_text;
+}
+
 /* ---- growing ---- */
 
 mpt_rule *mpt_recipe_append_rule(mpt_recipe *recipe, int phase) {
