@@ -134,21 +134,17 @@ static mpt_exit call(mpt_ctx *ctx, const mpt_options *options, mpt_progress *pro
     }
 }
 
-int main(int argc, char **argv) {
-    mpt_options options;
+static mpt_exit run_command(const mpt_options *options) {
     mpt_ctx_options context = MPT_CTX_OPTIONS_INIT;
     mpt_ctx *ctx = NULL;
     mpt_progress progress = {.drawn = 0};
-    mpt_exit result = mpt_options_parse(&options, argc, argv);
-    if (result != MPT_EXIT_DONE)
-        return result;
-    if (options.version) {
+    if (options->version) {
         printf("mptrun %s\n", mpt_version());
-        return mpt_cli_flush(MPT_EXIT_DONE);
+        return MPT_EXIT_DONE;
     }
-    if (options.help || options.command == MPT_COMMAND_HELP) {
-        mpt_options_help(stdout, options.topic);
-        return mpt_cli_flush(MPT_EXIT_DONE);
+    if (options->help || options->command == MPT_COMMAND_HELP) {
+        mpt_options_help(stdout, options->topic);
+        return MPT_EXIT_DONE;
     }
     context.log = log_line;
     context.log_ud = &progress;
@@ -156,7 +152,15 @@ int main(int argc, char **argv) {
         fprintf(stderr, "mptrun: out of memory\n");
         return MPT_EXIT_MACHINE;
     }
-    result = call(ctx, &options, &progress);
+    mpt_exit result = call(ctx, options, &progress);
     mpt_ctx_destroy(ctx);
-    return mpt_cli_flush(result);
+    return result;
+}
+
+int main(int argc, char **argv) {
+    mpt_options options;
+    mpt_exit result = mpt_options_parse(&options, argc, argv);
+    if (result == MPT_EXIT_DONE)
+        result = mpt_cli_flush(run_command(&options));
+    return (int)result;
 }
