@@ -57,7 +57,7 @@ static bool is_nvfp4(const mpt_quantizer *q, int32_t block_rows) {
 mpt_quantize_path mpt_quantize_choose(const mpt_quantize_job *job) {
     const mpt_quantizer *q = job->q;
     bool nearest = q->rounding == MPT_ROUNDING_NEAREST, plain = q->hadamard.size == 0;
-    bool wide = q->format <= MPT_DTYPE_FP16;
+    bool wide = q->format > MPT_DTYPE_FP32 && q->format <= MPT_DTYPE_FP16;
     bool fp8 = q->format == MPT_DTYPE_E4M3 || q->format == MPT_DTYPE_E5M2;
     int64_t k = mpt_quantize_shape_of(job).k;
     if (!mpt_cpu_has_avx2() || job->codes || job->scales || !job->decoded ||

@@ -102,13 +102,14 @@ static block_factors block_scale(const mpt_quantize_job *job, const mpt_quantize
     return f;
 }
 
-/* 16 random bits an element of the group that k lies in. */
+/* 16 random bits an element of the group that k lies in; E2M1 uses the upper eight only. */
 static void draw(const mpt_quantize_job *job, const mpt_quantize_shape *s, int64_t r, int64_t k,
                  uint32_t bits[MPT_RANDOM_GROUP]) {
     uint64_t group = (uint64_t)(r * s->groups + k / MPT_RANDOM_GROUP);
-    uint8_t high[MPT_RANDOM_GROUP], low[MPT_RANDOM_GROUP];
+    uint8_t high[MPT_RANDOM_GROUP], low[MPT_RANDOM_GROUP] = {0};
     mpt_random_bytes(&job->key, group, 0, high);
-    mpt_random_bytes(&job->key, group, MPT_RANDOM_LOW, low);
+    if (job->q->format != MPT_DTYPE_E2M1)
+        mpt_random_bytes(&job->key, group, MPT_RANDOM_LOW, low);
     for (int i = 0; i < MPT_RANDOM_GROUP; i++)
         bits[i] = (uint32_t)high[i] << 8 | low[i];
 }
