@@ -23,6 +23,7 @@ mpt_status mpt_recipe_new(mpt_ctx *ctx, const char *name, const char *file, mpt_
     recipe->where = (mpt_where){recipe->file, 0};
     recipe->base = recipe->residual = MPT_DTYPE_COUNT; /* decided by freeze, or read as base */
     mpt_record_init(&mpt_record_train, &recipe->train);
+    mpt_record_init(&mpt_record_proxy, &recipe->train_proxy);
     mpt_record_init(&mpt_record_synthetic, &recipe->data);
     *out = recipe;
     return MPT_OK;

@@ -264,6 +264,25 @@ static const char *generic_path(mpt_arena *arena, const char *path) {
     return out;
 }
 
+/* A kind that this model has no layer of: names those it has. */
+static mpt_status fail_kind(mpt_ctx *ctx, const mpt_rule *rule, const char *path,
+                            const char *selector, const mpt_layer_list *model) {
+    char kinds[128] = "";
+    for (int k = 0; k < MPT_LAYER_OTHER; k++) {
+        bool has = false;
+        for (int i = 0; i < model->n; i++)
+            has = has || (int)model->layers[i].kind == k;
+        size_t used = strlen(kinds);
+        if (has)
+            snprintf(kinds + used, sizeof kinds - used, "%s%s", used ? ", " : "",
+                     mpt_layer_kind_name((mpt_layer_kind)k));
+    }
+    mpt_status status = MPT_FAIL(ctx, MPT_INVALID, rule->where,
+                                 "%s: the model has no '%s' layer", path, selector);
+    mpt_hint(ctx, "it has %s", kinds);
+    return status;
+}
+
 /* Nearest names to a selector that matches nothing: kinds, "*.o_proj", "layers.*.o_proj", and
  * the paths themselves. */
 static mpt_status fail_unmatched(mpt_ctx *ctx, const mpt_rule *rule, const char *path,
@@ -272,16 +291,19 @@ static mpt_status fail_unmatched(mpt_ctx *ctx, const mpt_rule *rule, const char 
     mpt_arena_init(&arena, ctx);
     int n = 0, cap = MPT_LAYER_OTHER + 3 * model->n;
     const char **names = mpt_arena_alloc(&arena, mpt_size_mul(sizeof *names, (size_t)cap));
-    for (int k = 0; names && k < MPT_LAYER_OTHER; k++)
+    bool failed = names == NULL;
+    for (int k = 0; !failed && k < MPT_LAYER_OTHER; k++)
         names[n++] = mpt_layer_kind_name((mpt_layer_kind)k);
-    for (int i = 0; names && i < model->n; i++) {
+    for (int i = 0; !failed && i < model->n; i++) {
         const char *layer = model->layers[i].path, *last = strrchr(layer, '.');
-        names[n++] = mpt_arena_printf(&arena, "*.%s", last ? last + 1 : layer);
-        names[n++] = generic_path(&arena, layer);
-        names[n++] = layer;
+        names[n] = mpt_arena_printf(&arena, "*.%s", last ? last + 1 : layer);
+        names[n + 1] = generic_path(&arena, layer);
+        names[n + 2] = layer;
+        failed = !names[n] || !names[n + 1];
+        n += 3;
     }
     mpt_status status = MPT_OUT_OF_MEMORY;
-    if (names) {
+    if (!failed) {
         status = MPT_FAIL(ctx, MPT_INVALID, rule->where, "%s: no layer matches '%s'", path,
                           selector);
         const char *near = mpt_nearest(selector, names, n);
@@ -319,6 +341,8 @@ static mpt_status match_selector(mpt_recipe *recipe, const mpt_rule *rule, const
     }
     if (any || (kind != MPT_LAYER_KIND_COUNT && rule->n_selectors > 1))
         return MPT_OK;
+    if (kind != MPT_LAYER_KIND_COUNT)
+        return fail_kind(recipe->ctx, rule, path, selector, model);
     return fail_unmatched(recipe->ctx, rule, path, selector, model);
 }
 
