@@ -7,27 +7,21 @@
  * optimizer, precision.c rewrites all of it. */
 #include "graph/op.h"
 
-#include <stdio.h>
-
-/* Adds gradient `d` to what has come for `value` so far. */
-static mpt_status accumulate(mpt_graph *graph, mpt_value_id *grad, mpt_value_id value,
-                             mpt_value_id d) {
-    char name[MPT_ERROR_WHERE];
+/* Adds gradient `d` of input i of a node to what has come for that value so far. */
+static mpt_status accumulate(mpt_graph *graph, mpt_value_id *grad, const mpt_node *reader,
+                             int i, mpt_value_id d) {
+    mpt_value_id value = reader->in[i];
     if (grad[value] < 0) {
         grad[value] = d;
         return MPT_OK;
     }
-    const mpt_value *v = &graph->values[value];
-    snprintf(name, sizeof name, "d.%s", v->name);
+    int32_t producer = graph->values[value].producer;
     mpt_node add = mpt_node_make(MPT_OP_add, MPT_PASS_BACKWARD, -1);
-    if (v->producer >= 0)
-        add.where = graph->nodes[v->producer].where;
+    if (producer >= 0)
+        add.where = graph->nodes[producer].where;
     add.in[0] = grad[value];
     add.in[1] = d;
-    add.out[0] =
-        mpt_graph_value(graph, name, MPT_VALUE_ACTIVATION, MPT_DTYPE_FP32, v->rank, v->dims);
-    if (add.out[0] < 0)
-        return graph->ctx->error.code;
+    MPT_TRY(mpt_op_name_grad(graph, reader, i, &add.out[0]));
     MPT_TRY(mpt_graph_append(graph, &add, NULL));
     grad[value] = add.out[0];
     return MPT_OK;
@@ -52,7 +46,7 @@ static mpt_status differentiate(mpt_graph *graph, int index, mpt_value_id *grad)
     MPT_TRY(row->def->backward(graph, index, dy, dx));
     for (int i = 0; i < n.n_in; i++)
         if (dx[i] >= 0)
-            MPT_TRY(accumulate(graph, grad, n.in[i], dx[i]));
+            MPT_TRY(accumulate(graph, grad, &n, i, dx[i]));
     return MPT_OK;
 }
 

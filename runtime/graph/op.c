@@ -232,6 +232,16 @@ mpt_status mpt_op_param_grad(mpt_graph *graph, const mpt_node *node, int i,
     return MPT_OK;
 }
 
+mpt_status mpt_op_name_grad(mpt_graph *graph, const mpt_node *node, int i,
+                            mpt_value_id *out_grad) {
+    const mpt_value of = graph->values[node->in[i]];
+    char name[MPT_ERROR_WHERE];
+    snprintf(name, sizeof name, "d.%s", of.name);
+    *out_grad =
+        mpt_graph_value(graph, name, MPT_VALUE_ACTIVATION, MPT_DTYPE_FP32, of.rank, of.dims);
+    return *out_grad < 0 ? graph->ctx->error.code : MPT_OK;
+}
+
 mpt_status mpt_op_append_grad(mpt_graph *graph, const mpt_node *forward, const mpt_node *grad,
                               int n, const int *to, mpt_value_id *dx) {
     int index;

@@ -72,6 +72,11 @@ bool mpt_op_wants(const mpt_graph *graph, const mpt_node *node, int i);
 mpt_status mpt_op_param_grad(mpt_graph *graph, const mpt_node *node, int i,
                              mpt_value_id *out_grad);
 
+/* Makes the value of the gradient of input i ahead of its node: for gradients that are made by
+ * forward ops, which would name it after themselves. */
+mpt_status mpt_op_name_grad(mpt_graph *graph, const mpt_node *node, int i,
+                            mpt_value_id *out_grad);
+
 /* Appends a gradient node and hands its first n outputs to dx[to[0]], dx[to[1]], ... where the
  * forward node's inputs of those numbers want them. */
 mpt_status mpt_op_append_grad(mpt_graph *graph, const mpt_node *forward, const mpt_node *grad,

@@ -24,11 +24,6 @@ static mpt_value shape_of(const mpt_graph *graph, const mpt_node *node) {
 static mpt_status binary_infer(mpt_graph *graph, mpt_node *node) {
     MPT_TRY(mpt_op_expect(graph, node, 0, "a"));
     MPT_TRY(mpt_op_expect_like(graph, node, 1, "b", mpt_op_in(graph, node, 0)));
-    if (node->pass == MPT_PASS_BACKWARD) {
-        mpt_value like = shape_of(graph, node);
-        like.name = "grad";
-        return mpt_op_output(graph, node, 0, &like);
-    }
     mpt_value like = shape_of(graph, node);
     return mpt_op_output(graph, node, 0, &like);
 }
@@ -51,6 +46,7 @@ static mpt_status mul_backward(mpt_graph *graph, int index, const mpt_value_id *
         mpt_node grad = mpt_op_grad_node(&n, MPT_OP_mul);
         grad.in[0] = dy[0];
         grad.in[1] = n.in[1 - i];
+        MPT_TRY(mpt_op_name_grad(graph, &n, i, &grad.out[0]));
         MPT_TRY(mpt_op_append_grad(graph, &n, &grad, 1, &i, dx));
     }
     return MPT_OK;

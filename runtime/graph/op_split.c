@@ -42,6 +42,7 @@ static mpt_status split_backward(mpt_graph *graph, int index, const mpt_value_id
                                n.n_out);
         grad.in[i] = dy[i];
     }
+    MPT_TRY(mpt_op_name_grad(graph, &n, 0, &grad.out[0]));
     return mpt_op_append_grad(graph, &n, &grad, 1, (const int[]){0}, dx);
 }
 
@@ -69,6 +70,8 @@ static mpt_status concat_backward(mpt_graph *graph, int index, const mpt_value_i
     static const int to[MPT_MAX_PARTS] = {0, 1, 2, 3, 4, 5, 6, 7};
     mpt_node grad = mpt_op_grad_node(&n, MPT_OP_split);
     grad.in[0] = dy[0];
+    for (int i = 0; i < n.n_in; i++)
+        MPT_TRY(mpt_op_name_grad(graph, &n, i, &grad.out[i]));
     return mpt_op_append_grad(graph, &n, &grad, n.n_in, to, dx);
 }
 

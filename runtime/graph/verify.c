@@ -12,7 +12,8 @@
 typedef struct verifier {
     const mpt_graph *graph;
     const char *after;
-    bool *read; /* one a value */
+    bool *read;   /* one a value */
+    bool *zeroed; /* one a value: gradients that PREPARE sets to zero */
 } verifier;
 
 #define FAULT(v, node, ...) fault((v), (node), __FILE__, __LINE__, __VA_ARGS__)
@@ -95,6 +96,8 @@ static mpt_status check_node(const verifier *v, int index) {
     for (int i = 0; i < node->n_out; i++)
         if (node->out[i] >= 0)
             MPT_TRY(check_write(v, index, node->out[i]));
+    if (node->op == MPT_OP_zero && node->pass == MPT_PASS_PREPARE)
+        v->zeroed[node->out[0]] = true;
     return check_shapes(v, index);
 }
 
@@ -119,15 +122,20 @@ static mpt_status check_params(const verifier *v) {
         if (v->graph->values[param->value].param != p)
             return FAULT(v, -1, "the value of %s belongs to parameter %d", param->name,
                          v->graph->values[param->value].param);
+        /* Once the optimizer is there, a gradient that is only added to must start from zero.
+         */
+        if (v->graph->norm >= 0 && !v->zeroed[param->grad])
+            return FAULT(v, -1, "nothing zeroes the gradient of %s", param->name);
     }
     return MPT_OK;
 }
 
 mpt_status mpt_graph_verify(const mpt_graph *graph, const char *after) {
-    size_t bytes = (size_t)graph->n_values + 1;
-    verifier v = {graph, after, mpt_alloc(graph->ctx, bytes)};
-    if (!v.read)
-        return mpt_fail_memory(graph->ctx, bytes);
+    size_t n = (size_t)graph->n_values + 1;
+    bool *flags = mpt_alloc(graph->ctx, 2 * n);
+    if (!flags)
+        return mpt_fail_memory(graph->ctx, 2 * n);
+    verifier v = {graph, after, flags, flags + n};
     mpt_status status = MPT_OK;
     for (int i = 0; status == MPT_OK && i < graph->n_nodes; i++)
         status = check_node(&v, i);
@@ -135,6 +143,6 @@ mpt_status mpt_graph_verify(const mpt_graph *graph, const char *after) {
         status = check_used(&v, i);
     if (status == MPT_OK)
         status = check_params(&v);
-    mpt_free(graph->ctx, v.read);
+    mpt_free(graph->ctx, flags);
     return status;
 }

@@ -176,6 +176,17 @@ static void test_verify_when_a_parameter_is_unread_then_named(void **state) {
     expect_fault(ctx, graph, "after grad: nothing reads the parameter embed.weight");
 }
 
+static void test_verify_when_a_gradient_is_not_zeroed_then_named(void **state) {
+    (void)state;
+    mpt_ctx *ctx = mpt_test_ctx();
+    mpt_graph *graph = whole_graph(ctx);
+    mpt_train train = {.optimizer = {.kind = MPT_OPTIMIZER_SGD}};
+    assert_mpt_ok(ctx, mpt_graph_append_update(graph, &train));
+    assert_mpt_ok(ctx, mpt_graph_verify(graph, "grad"));
+    graph->nodes[find_node(graph, MPT_OP_zero)].pass = MPT_PASS_UPDATE;
+    expect_fault(ctx, graph, "after grad: nothing zeroes the gradient of embed.weight");
+}
+
 /* ---- print.c ---- */
 
 static void test_print_when_small_model_then_one_line_a_node(void **state) {
@@ -221,6 +232,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_verify_when_a_node_is_read_by_nothing_then_named),
     cmocka_unit_test(test_verify_when_a_pass_reads_what_a_later_one_makes_then_named),
     cmocka_unit_test(test_verify_when_a_parameter_is_unread_then_named),
+    cmocka_unit_test(test_verify_when_a_gradient_is_not_zeroed_then_named),
     cmocka_unit_test(test_print_when_small_model_then_one_line_a_node),
 };
 

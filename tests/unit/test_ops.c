@@ -5,6 +5,7 @@
 #include "mpt_test.h"
 
 #include "infer_cases.h"
+#include "kernels/kernel.h"
 
 /* ---- running a case ---- */
 
@@ -152,6 +153,17 @@ static void test_table_when_read_then_every_row_is_whole_and_names_are_unique(vo
     assert_int_equal(mpt_op_by_name("lineal"), MPT_OP_COUNT);
 }
 
+static void test_table_when_an_op_has_no_ref_kernel_then_it_is_named(void **state) {
+    (void)state;
+    for (int i = 0; i < MPT_OP_COUNT; i++) {
+        bool found = false;
+        for (const mpt_kernel *k = mpt_kernels_ref; k->run && !found; k++)
+            found = k->op == (mpt_op)i;
+        if (!found)
+            fail_msg("%s has no kernel in kernels/ref", mpt_op_get((mpt_op)i)->name);
+    }
+}
+
 static void test_table_when_an_op_has_no_case_here_then_it_is_named(void **state) {
     (void)state;
     for (int i = 0; i < MPT_OP_COUNT; i++) {
@@ -209,6 +221,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_infer_when_defaults_are_left_out_then_they_are_filled_in),
     cmocka_unit_test(test_quantize_when_rotated_then_both_wgrad_operands_have_the_same_rows),
     cmocka_unit_test(test_table_when_read_then_every_row_is_whole_and_names_are_unique),
+    cmocka_unit_test(test_table_when_an_op_has_no_ref_kernel_then_it_is_named),
     cmocka_unit_test(test_table_when_an_op_has_no_case_here_then_it_is_named),
     cmocka_unit_test(test_cost_when_linear_then_two_flops_a_product_in_all_three_gemms),
     cmocka_unit_test(test_cost_when_attention_then_only_causal_pairs_count),

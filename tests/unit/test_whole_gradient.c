@@ -1,0 +1,198 @@
+/* graph/autodiff.c over whole models: the appended nodes, run in double precision by the
+ * reference kernels, against differences of the loss.
+ *
+ * test_gradients.c holds each op's kernel; this holds how autodiff wires them: tied weights,
+ * fused projections, residual sums, groups and sequences. */
+#include "ref64.h"
+#include "models.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* A graph with memory for each of its values. */
+typedef struct machine {
+    mpt_ctx *ctx;
+    mpt_graph *graph;
+    mpt_tensor *tensors; /* one a value */
+    uint64_t random;
+} machine;
+
+/* In (-1, 1), the same on every machine (xorshift64*). */
+static double next_random(machine *m) {
+    m->random ^= m->random >> 12;
+    m->random ^= m->random << 25;
+    m->random ^= m->random >> 27;
+    return (double)((m->random * 0x2545f4914f6cdd1du) >> 11) / 4503599627370496.0 - 1;
+}
+
+/* Weights large enough for every path to matter, norms near one, ids of the vocabulary. */
+static void fill(machine *m, mpt_value_id id) {
+    const mpt_value *v = &m->graph->values[id];
+    int64_t n = mpt_value_elements(v);
+    double *data = m->tensors[id].data;
+    int32_t *ids = m->tensors[id].data;
+    bool near_one =
+        v->kind == MPT_VALUE_PARAM && m->graph->params[v->param].init.kind == MPT_INIT_ONE;
+    for (int64_t i = 0; i < n; i++) {
+        if (id == m->graph->positions)
+            ids[i] = (int32_t)(i % m->graph->sequence);
+        else if (v->kind == MPT_VALUE_INPUT)
+            ids[i] = (int32_t)(fabs(next_random(m)) * (double)m->graph->vocab);
+        else if (v->kind == MPT_VALUE_PARAM)
+            data[i] = (near_one ? 1 : 0) + 0.4 * next_random(m);
+    }
+}
+
+static void machine_open(machine *m, mpt_graph *graph) {
+    m->graph = graph;
+    m->random = 88172645463325252u;
+    m->tensors = mpt_alloc(m->ctx, sizeof(mpt_tensor) * (size_t)graph->n_values);
+    assert_non_null(m->tensors);
+    for (int i = 0; i < graph->n_values; i++) {
+        const mpt_value *v = &graph->values[i];
+        mpt_tensor *t = &m->tensors[i];
+        *t = (mpt_tensor){.dtype = v->dtype, .rank = v->rank};
+        memcpy(t->dims, v->dims, sizeof t->dims);
+        t->data = mpt_alloc(m->ctx, sizeof(double) * (size_t)mpt_value_elements(v));
+        assert_non_null(t->data);
+        fill(m, i);
+    }
+}
+
+static void machine_close(machine *m) {
+    for (int i = 0; i < m->graph->n_values; i++)
+        mpt_free(m->ctx, m->tensors[i].data);
+    mpt_free(m->ctx, m->tensors);
+    mpt_graph_destroy(m->graph);
+    assert_int_equal(mpt_ctx_memory(m->ctx).live_bytes, 0);
+    mpt_ctx_destroy(m->ctx);
+}
+
+static void run_node(machine *m, const mpt_node *node) {
+    mpt_tensor in[MPT_MAX_IN] = {0}, out[MPT_MAX_OUT] = {0};
+    const mpt_kernel *kernel = ref64_kernels;
+    mpt_run_env env = {.n_threads = 1};
+    env.loss_seed = 1.0f / (float)(m->graph->batch * m->graph->sequence);
+    while (kernel->run && kernel->op != node->op)
+        kernel++;
+    assert_non_null(kernel->run);
+    for (int i = 0; i < node->n_in; i++)
+        if (node->in[i] >= 0)
+            in[i] = m->tensors[node->in[i]];
+    for (int i = 0; i < node->n_out; i++)
+        if (node->out[i] >= 0)
+            out[i] = m->tensors[node->out[i]];
+    size_t bytes = kernel->scratch ? kernel->scratch(m->graph, node, 1) : 0;
+    void *scratch = mpt_alloc(m->ctx, bytes + 1);
+    assert_non_null(scratch);
+    kernel->run(&(mpt_kernel_args){node, in, out, scratch, &env});
+    mpt_free(m->ctx, scratch);
+}
+
+static double run(machine *m, mpt_pass pass) {
+    for (int i = 0; i < m->graph->n_nodes; i++)
+        if (m->graph->nodes[i].pass == pass)
+            run_node(m, &m->graph->nodes[i]);
+    return *(double *)m->tensors[m->graph->loss].data;
+}
+
+/* The loss with one number of a parameter moved. */
+static double loss_at(machine *m, double *number, double x) {
+    double kept = *number;
+    *number = x;
+    double loss = run(m, MPT_PASS_FORWARD);
+    *number = kept;
+    return loss;
+}
+
+/* A few numbers of each parameter, by differences of fourth order. */
+static void check_param(machine *m, const mpt_param *param) {
+    const double step = 1e-3;
+    int64_t n = mpt_value_elements(&m->graph->values[param->value]);
+    double *data = m->tensors[param->value].data;
+    const double *grad = m->tensors[param->grad].data;
+    for (int64_t i = 0; i < n; i += n < 4 ? 1 : n / 4) {
+        double x = data[i];
+        double near = loss_at(m, &data[i], x + step) - loss_at(m, &data[i], x - step);
+        double far = loss_at(m, &data[i], x + 2 * step) - loss_at(m, &data[i], x - 2 * step);
+        double expected = (8 * near - far) / (12 * step);
+        /* loss_seed is a float: its rounding is all that the two may differ by */
+        if (!(fabs(expected - grad[i]) <= 1e-7 * (1e-2 + fabs(expected))))
+            fail_msg("%s[%d]: graph %.12g, differences %.12g", param->name, (int)i, grad[i],
+                     expected);
+    }
+}
+
+typedef mpt_status (*draw_fn)(mpt_graph *graph);
+
+static void check_model(draw_fn draw_model) {
+    machine m = {.ctx = mpt_test_ctx()};
+    mpt_graph *graph = NULL;
+    assert_mpt_ok(m.ctx, mpt_graph_create(m.ctx, 2, 5, 32, &graph));
+    assert_mpt_ok(m.ctx, draw_model(graph));
+    assert_mpt_ok(m.ctx, mpt_graph_autodiff(graph));
+    machine_open(&m, graph);
+    assert_true(run(&m, MPT_PASS_FORWARD) > 1);
+    run(&m, MPT_PASS_BACKWARD);
+    for (int p = 0; p < graph->n_params; p++)
+        check_param(&m, &graph->params[p]);
+    machine_close(&m);
+}
+
+static mpt_status mlp(mpt_graph *graph) {
+    return draw_mlp(graph, 2);
+}
+
+static mpt_status gpt2(mpt_graph *graph) {
+    return draw_gpt2(graph, 2);
+}
+
+static mpt_status nemotron(mpt_graph *graph) {
+    return draw_nemotron(graph, &small_hybrid);
+}
+
+/* What no model has: mul, concat, an input used twice by one op, a value with four readers. */
+static mpt_status knot(mpt_graph *graph) {
+    test_draw d = draw_begin(graph);
+    mpt_value_id ids = -1;
+    draw_note(&d, mpt_nn_tokens(&d.nn, &ids));
+    mpt_value_id x = draw_embedding(&d, "embed", ids, 0, 6);
+    mpt_value_id square = draw(&d, MPT_OP_mul, (mpt_nn_args){.n_in = 2, .in = {x, x}});
+    mpt_value_id twice = draw_add(&d, square, square);
+    mpt_value_id gate = draw(&d, MPT_OP_mul, (mpt_nn_args){.n_in = 2, .in = {x, twice}});
+    x = draw(&d, MPT_OP_concat, (mpt_nn_args){.n_in = 4, .in = {x, gate, x, twice}});
+    x = draw(&d, MPT_OP_gelu, (mpt_nn_args){.n_in = 1, .in = {x}, .attrs = {.exact = true}});
+    x = draw_linear(&d, "lm_head", draw1(&d, MPT_OP_layernorm, "norm", x), 32, true);
+    draw1(&d, MPT_OP_cross_entropy, NULL, x);
+    return d.status;
+}
+
+static void test_whole_gradient_when_mlp_then_as_differences(void **state) {
+    (void)state;
+    check_model(mlp);
+}
+
+static void test_whole_gradient_when_gpt2_then_as_differences(void **state) {
+    (void)state;
+    check_model(gpt2);
+}
+
+static void test_whole_gradient_when_nemotron_then_as_differences(void **state) {
+    (void)state;
+    check_model(nemotron);
+}
+
+static void
+test_whole_gradient_when_values_are_read_many_times_then_as_differences(void **state) {
+    (void)state;
+    check_model(knot);
+}
+
+static const struct CMUnitTest cases[] = {
+    cmocka_unit_test(test_whole_gradient_when_mlp_then_as_differences),
+    cmocka_unit_test(test_whole_gradient_when_gpt2_then_as_differences),
+    cmocka_unit_test(test_whole_gradient_when_nemotron_then_as_differences),
+    cmocka_unit_test(test_whole_gradient_when_values_are_read_many_times_then_as_differences),
+};
+
+MPT_TEST_MAIN(cases)
