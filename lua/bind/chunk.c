@@ -1,0 +1,162 @@
+/* Reading and running chunks, and `require`.
+ *
+ * A module is named by words with dots between, so no name can leave its folder: "models.x" and
+ * "recipes.x" stand in the tree of mpt, or else beside the recipe; any other name stands beside
+ * the recipe. Each runs once; its value is kept.
+ * Next: the words it uses are in words.c, the value it returns goes to convert.c. */
+#include "lua/bind/chunk.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "io/file.h"
+
+enum { PATH_BYTES = 1024 };
+
+/* ---- texts ---- */
+
+/* Names of up to this length pass through Lua's messages uncut; longer ones get a number. */
+static const char *source_name(mpt_sandbox *box, const char *file) {
+    if (strlen(file) + 2 < LUA_IDSIZE && !strchr(file, '\n'))
+        return mpt_arena_printf(&box->arena, "=%s", file);
+    return mpt_arena_printf(&box->arena, "=file %d", box->n_chunks + 1);
+}
+
+mpt_status mpt_chunk_add(mpt_sandbox *box, const char *file, const char *text, size_t length,
+                         const mpt_lua_chunk **out) {
+    *out = NULL;
+    mpt_where where = {file, 0};
+    if (length > MPT_LUA_FILE) {
+        mpt_status status = MPT_FAIL(box->ctx, MPT_INVALID, where,
+                                     "%zu bytes are too many for a recipe", length);
+        mpt_hint(box->ctx, "at most %d KiB", MPT_LUA_FILE / 1024);
+        return status;
+    }
+    mpt_lua_chunk **grown = mpt_arena_grow(&box->arena, box->chunks, sizeof(mpt_lua_chunk *),
+                                           box->n_chunks, &box->cap_chunks);
+    if (!grown)
+        return MPT_OUT_OF_MEMORY;
+    box->chunks = grown;
+    mpt_lua_chunk *chunk = mpt_arena_alloc(&box->arena, sizeof *chunk);
+    char *copy = mpt_arena_alloc(&box->arena, length + 1);
+    if (!chunk || !copy)
+        return MPT_OUT_OF_MEMORY;
+    if (length)
+        memcpy(copy, text, length);
+    chunk->file = mpt_arena_strdup(&box->arena, file);
+    chunk->source = source_name(box, file);
+    chunk->text = copy;
+    chunk->length = length;
+    if (!chunk->file || !chunk->source)
+        return MPT_OUT_OF_MEMORY;
+    box->chunks[box->n_chunks++] = chunk;
+    *out = chunk;
+    return MPT_OK;
+}
+
+mpt_status mpt_chunk_read(mpt_sandbox *box, const char *file, const char *path,
+                          const mpt_lua_chunk **out) {
+    mpt_file_map map;
+    *out = NULL;
+    MPT_TRY(mpt_file_map_open(box->ctx, MPT_NOWHERE, path, &map));
+    mpt_status status = mpt_chunk_add(box, file, (const char *)map.data, map.size, out);
+    mpt_file_map_close(&map);
+    return status;
+}
+
+void mpt_chunk_run(lua_State *L, const mpt_lua_chunk *chunk) {
+    luaL_checkstack(L, 8, "modules nest too deep");
+    int rc = luaL_loadbufferx(L, chunk->text, chunk->length, chunk->source, "t");
+    if (rc == LUA_ERRMEM)
+        mpt_sandbox_uncaught(L, rc);
+    if (rc != LUA_OK)
+        lua_error(L);
+    lua_call(L, 0, 1);
+}
+
+/* ---- require ---- */
+
+/* "models.gpt2" to "models/gpt2"; false for anything that is no plain dotted name. */
+static bool module_path(const char *name, char *out, size_t size) {
+    size_t n = strlen(name);
+    if (n == 0 || n >= size || name[n - 1] == '.')
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        if (name[i] == '.' && (i == 0 || name[i - 1] == '.'))
+            return false;
+        if (name[i] != '.' && name[i] != '_' && name[i] != '-' &&
+            !isalnum((unsigned char)name[i]))
+            return false;
+        out[i] = name[i];
+        if (name[i] == '.')
+            out[i] = '/';
+    }
+    out[n] = 0;
+    return true;
+}
+
+static bool in_tree(const char *path) {
+    return strncmp(path, "models/", 7) == 0 || strncmp(path, "recipes/", 8) == 0;
+}
+
+/* The file of a module: where it is, and what messages call it. */
+static bool find_module(const mpt_sandbox *box, const char *relative, char *path, char *file) {
+    if (in_tree(relative)) {
+        snprintf(path, PATH_BYTES, "%s/%s.lua", box->tree, relative);
+        snprintf(file, PATH_BYTES, "%s.lua", relative);
+        if (mpt_file_exists(path))
+            return true;
+    }
+    if (!box->folder)
+        return false;
+    snprintf(path, PATH_BYTES, "%s%s.lua", box->folder, relative);
+    snprintf(file, PATH_BYTES, "%s", path);
+    return mpt_file_exists(path);
+}
+
+static void fail_module(lua_State *L, const char *name, const char *fault, const char *hint) {
+    mpt_ctx *ctx = mpt_sandbox_of(L)->ctx;
+    mpt_status status =
+        MPT_FAIL(ctx, MPT_INVALID, mpt_sandbox_where(L, 1), "require: %s '%s'", fault, name);
+    mpt_hint(ctx, "%s", hint);
+    mpt_sandbox_check(L, status);
+}
+
+/* Upvalue: the table of loaded modules; false stands for one that is being loaded. */
+static int require(lua_State *L) {
+    mpt_sandbox *box = mpt_sandbox_of(L);
+    char relative[PATH_BYTES / 2], path[PATH_BYTES], file[PATH_BYTES];
+    if (lua_gettop(L) != 1 || lua_type(L, 1) != LUA_TSTRING)
+        fail_module(L, luaL_typename(L, 1), "takes one name, not",
+                    "write require \"models.gpt2\"");
+    const char *name = lua_tostring(L, 1);
+    (void)lua_getfield(L, lua_upvalueindex(1), name);
+    if (lua_isboolean(L, -1) && !lua_toboolean(L, -1))
+        fail_module(L, name, "modules go round in a circle at",
+                    "move what both need to a third file");
+    if (!lua_isnil(L, -1))
+        return 1;
+    if (!module_path(name, relative, sizeof relative) || strlen(name) != lua_rawlen(L, 1))
+        fail_module(L, name, "no module can have the name",
+                    "names are words with dots between: models.gpt2");
+    if (!find_module(box, relative, path, file))
+        fail_module(L, name, "there is no module",
+                    "modules stand in models/, in recipes/ or beside the recipe");
+    lua_pushboolean(L, false);
+    lua_setfield(L, lua_upvalueindex(1), name);
+    const mpt_lua_chunk *chunk;
+    mpt_sandbox_check(L, mpt_chunk_read(box, file, path, &chunk));
+    mpt_chunk_run(L, chunk);
+    if (!lua_toboolean(L, -1))
+        fail_module(L, name, "nothing is returned by", "end the file with return");
+    lua_pushvalue(L, -1);
+    lua_setfield(L, lua_upvalueindex(1), name);
+    return 1;
+}
+
+void mpt_require_open(lua_State *L) {
+    lua_newtable(L);
+    lua_pushcclosure(L, require, 1);
+    lua_setfield(L, -2, "require");
+}

@@ -1,0 +1,367 @@
+/* Stage 1, second half: values become the recipe IR, row by row of the schema.
+ *
+ * Every plain field goes through mpt_record_set, which checks and words the errors; what a row
+ * calls SPECIAL is read here (recipe, phases) or in convert_precision.c (rules and their uses).
+ * The line of a key is looked up only when its value is refused: the setter is then called
+ * again with the exact place.
+ * Next: the recipe's rules wait for a model (recipe/resolve.c). */
+#include "lua/bind/convert.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lua/bind/library.h"
+#include "lua/bind/model.h"
+
+/* The structs that a word's value can be. */
+typedef union any_struct {
+    mpt_optimizer optimizer;
+    mpt_lr lr;
+    mpt_data_spec data;
+    mpt_hadamard hadamard;
+    double number;
+} any_struct;
+
+/* ---- paths and failures ---- */
+
+mpt_convert_path mpt_convert_key(const char *path, const char *key) {
+    mpt_convert_path out;
+    snprintf(out.text, sizeof out.text, "%s%s%s", path, *path ? "." : "", key);
+    return out;
+}
+
+mpt_convert_path mpt_convert_item(const char *path, lua_Integer index) {
+    mpt_convert_path out;
+    snprintf(out.text, sizeof out.text, "%s[%lld]", path, (long long)index);
+    return out;
+}
+
+void mpt_convert_fail(lua_State *L, int value, int key, const char *hint, const char *fmt,
+                      ...) {
+    mpt_ctx *ctx = mpt_sandbox_of(L)->ctx;
+    char text[MPT_ERROR_TEXT];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    mpt_status status =
+        MPT_FAIL(ctx, MPT_INVALID, mpt_lua_value_where(L, value, key), "%s", text);
+    if (*hint)
+        mpt_hint(ctx, "%s", hint);
+    mpt_sandbox_check(L, status);
+}
+
+/* The row of a key, or an error at the key's line. */
+static const mpt_field *row_of(lua_State *L, const mpt_filler *f, int key) {
+    mpt_ctx *ctx = f->recipe->ctx;
+    const char *name = lua_tostring(L, key);
+    const mpt_field *row = mpt_record_field(ctx, f->record, f->path, name, MPT_NOWHERE);
+    if (!row) {
+        mpt_where where = mpt_lua_value_where(L, f->value, key);
+        (void)mpt_record_field(ctx, f->record, f->path, name, where);
+        mpt_sandbox_check(L, MPT_INVALID);
+    }
+    return row;
+}
+
+/* ---- plain values ---- */
+
+static bool read_numbers(lua_State *L, int index, mpt_setting *out) {
+    lua_Integer n = mpt_lua_value_length(L, index);
+    if (n < 1 || n > (lua_Integer)MPT_COUNT(out->numbers))
+        return false;
+    *out = (mpt_setting){.kind = MPT_SETTING_NUMBERS, .n = (int)n, .integral = true};
+    for (int i = 0; i < out->n; i++) {
+        bool number = mpt_lua_value_geti(L, index, i + 1) == LUA_TNUMBER;
+        out->numbers[i] = number ? lua_tonumber(L, -1) : 0;
+        out->integral = out->integral && floor(out->numbers[i]) == out->numbers[i];
+        lua_pop(L, 1);
+        if (!number)
+            return false;
+    }
+    return true;
+}
+
+/* A bare format stands for its name; one that was refined says more than a name can. */
+static bool read_format(lua_State *L, int index, mpt_setting *out) {
+    const mpt_lua_value *format = mpt_lua_value_of_kind(L, index, MPT_LUA_FORMAT);
+    if (!format || format->where.file)
+        return false;
+    *out = (mpt_setting){.kind = MPT_SETTING_STRING, .string = format->word};
+    return true;
+}
+
+static bool read_setting(lua_State *L, int index, mpt_setting *out) {
+    *out = (mpt_setting){.kind = MPT_SETTING_BOOL};
+    switch (lua_type(L, index)) {
+    case LUA_TBOOLEAN:
+        out->boolean = lua_toboolean(L, index);
+        return true;
+    case LUA_TNUMBER:
+        out->kind = lua_isinteger(L, index) ? MPT_SETTING_INT : MPT_SETTING_NUMBER;
+        out->integer = lua_tointeger(L, index);
+        out->number = lua_tonumber(L, index);
+        return true;
+    case LUA_TSTRING:
+        out->kind = MPT_SETTING_STRING;
+        out->string = lua_tostring(L, index);
+        return true;
+    default:
+        return mpt_lua_value_of_kind(L, index, MPT_LUA_TABLE) ? read_numbers(L, index, out)
+                                                              : read_format(L, index, out);
+    }
+}
+
+/* Hands the value on the top to the setter of its row. */
+static void set_plain(lua_State *L, const mpt_filler *f, const char *name, int key) {
+    mpt_ctx *ctx = f->recipe->ctx;
+    mpt_arena *arena = &f->recipe->arena;
+    mpt_setting setting;
+    if (!read_setting(L, -1, &setting))
+        mpt_convert_fail(L, f->value, key, "", "%s: cannot be %s",
+                         mpt_convert_key(f->path, name).text, mpt_lua_describe(L, -1));
+    mpt_status status =
+        mpt_record_set(ctx, arena, f->record, f->object, f->path, name, &setting, MPT_NOWHERE);
+    if (status == MPT_INVALID) {
+        mpt_where where = mpt_lua_value_where(L, f->value, key);
+        status =
+            mpt_record_set(ctx, arena, f->record, f->object, f->path, name, &setting, where);
+    }
+    mpt_sandbox_check(L, status);
+}
+
+/* ---- records ---- */
+
+/* Puts a finished struct, or none where the record is a view and only its bit counts. */
+static void put_struct(lua_State *L, const mpt_filler *f, const char *name, int key,
+                       const mpt_record *record, const void *object) {
+    mpt_ctx *ctx = f->recipe->ctx;
+    mpt_status status =
+        mpt_record_put(ctx, f->record, f->object, f->path, name, record, object, MPT_NOWHERE);
+    if (status == MPT_INVALID)
+        status = mpt_record_put(ctx, f->record, f->object, f->path, name, record, object,
+                                mpt_lua_value_where(L, f->value, key));
+    mpt_sandbox_check(L, status);
+}
+
+/* A word's value (wsd{...}, static(1024)) into a field that takes records. */
+static void put_word(lua_State *L, const mpt_filler *f, const char *name, int key) {
+    const mpt_lua_value *word = mpt_lua_value_at(L, -1);
+    const mpt_record *record = mpt_record_find(word->word);
+    mpt_convert_path path = mpt_convert_key(f->path, name);
+    any_struct object;
+    memset(&object, 0, sizeof object);
+    if (!record || record->bytes > sizeof object)
+        mpt_convert_fail(L, f->value, key, "", "%s: cannot be %s", path.text,
+                         mpt_lua_describe(L, -1));
+    mpt_record_init(record, &object);
+    put_struct(L, f, name, key, record, &object); /* does the word fit here at all? */
+    mpt_filler inner = {f->recipe, record, &object, lua_gettop(L), path.text, NULL, NULL};
+    mpt_convert_fill(L, &inner);
+    if (word->kind == MPT_LUA_DATA)
+        object.data.where = word->where;
+    put_struct(L, f, name, key, record, &object);
+}
+
+/* Whether a plain table is what the field takes: precision, state, train, eval. */
+static bool is_view(const mpt_field *row) {
+    return row->record && (row->bytes == 0 || row->record->set_offset != SIZE_MAX);
+}
+
+static void put_record(lua_State *L, const mpt_filler *f, const mpt_field *row, int key) {
+    const mpt_lua_value *value = mpt_lua_value_at(L, -1);
+    if (value && value->kind == MPT_LUA_TABLE && is_view(row)) {
+        mpt_convert_path path = mpt_convert_key(f->path, row->name);
+        mpt_filler inner = *f;
+        inner.record = row->record;
+        inner.object = (char *)f->object + row->offset;
+        inner.value = lua_gettop(L);
+        inner.path = path.text;
+        mpt_convert_fill(L, &inner);
+        if (row->bytes == 0)
+            put_struct(L, f, row->name, key, row->record, NULL);
+    } else if (value && value->kind != MPT_LUA_TABLE && value->kind != MPT_LUA_FORMAT) {
+        put_word(L, f, row->name, key);
+    } else {
+        set_plain(L, f, row->name, key);
+    }
+}
+
+/* Positions mean something only where a word says so: the selector of a rule, a phase's name,
+ * the argument of static(1024) and of text "file". */
+static void refuse_position(lua_State *L, const mpt_filler *f, int key) {
+    mpt_lua_kind kind = mpt_lua_value_at(L, f->value)->kind;
+    bool first = kind == MPT_LUA_RULE || kind == MPT_LUA_PHASE || kind == MPT_LUA_STATIC ||
+                 kind == MPT_LUA_DATA;
+    if (!first || lua_tointeger(L, key) != 1)
+        mpt_convert_fail(L, f->value, key, "give it a name: name = value",
+                         "%s: %s stands here without a name", *f->path ? f->path : "recipe",
+                         mpt_lua_describe(L, -1));
+}
+
+void mpt_convert_field(lua_State *L, const mpt_filler *f, int key) {
+    if (lua_type(L, key) != LUA_TSTRING) {
+        refuse_position(L, f, key);
+        return;
+    }
+    const mpt_field *row = row_of(L, f, key);
+    if (row->type == MPT_FIELD_SPECIAL)
+        f->special(L, f, row->name);
+    else if (row->type == MPT_FIELD_RECORD)
+        put_record(L, f, row, key);
+    else
+        set_plain(L, f, row->name, key);
+}
+
+/* static(1024) and text "file": the one argument is the record's one row. */
+static void fill_argument(lua_State *L, const mpt_filler *f) {
+    const mpt_lua_value *value = mpt_lua_value_at(L, f->value);
+    if (mpt_lua_value_geti(L, f->value, 1) != LUA_TNIL &&
+        (value->kind == MPT_LUA_STATIC || value->kind == MPT_LUA_DATA)) {
+        lua_pushinteger(L, 1);
+        lua_insert(L, -2);
+        set_plain(L, f, f->record->fields[0].name, lua_gettop(L) - 1);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+}
+
+void mpt_convert_fill(lua_State *L, const mpt_filler *f) {
+    luaL_checkstack(L, 32, "the recipe nests too deep");
+    int top = lua_gettop(L);
+    fill_argument(L, f);
+    mpt_lua_value_fields(L, f->value);
+    mpt_library_sorted_keys(L, -1);
+    for (lua_Integer i = 1; lua_rawgeti(L, top + 2, i) != LUA_TNIL; i++) {
+        lua_pushvalue(L, -1);
+        lua_rawget(L, top + 1);
+        mpt_convert_field(L, f, lua_gettop(L) - 1);
+        lua_settop(L, top + 2);
+    }
+    lua_settop(L, top);
+}
+
+/* ---- the whole recipe ---- */
+
+int mpt_convert_texts(lua_State *L, int value, int key, const char *path, const char **out,
+                      int most) {
+    static const char hint[] = "give one text, or a list of texts";
+    int list = lua_gettop(L);
+    if (lua_type(L, list) == LUA_TSTRING) {
+        out[0] = lua_tostring(L, list);
+        return 1;
+    }
+    if (!mpt_lua_value_of_kind(L, list, MPT_LUA_TABLE))
+        mpt_convert_fail(L, value, key, hint, "%s: cannot be %s", path,
+                         mpt_lua_describe(L, list));
+    lua_Integer n = mpt_lua_value_length(L, list);
+    if (n < 1 || n > most)
+        mpt_convert_fail(L, value, key, hint, "%s: %lld texts, expected 1 to %d", path,
+                         (long long)n, most);
+    for (int i = 0; i < n; i++) {
+        if (mpt_lua_value_geti(L, list, i + 1) != LUA_TSTRING)
+            mpt_convert_fail(L, value, key, hint, "%s: cannot be %s",
+                             mpt_convert_item(path, i + 1).text, mpt_lua_describe(L, -1));
+        out[i] = lua_tostring(L, -1); /* stays alive in the list */
+        lua_pop(L, 1);
+    }
+    return (int)n;
+}
+
+static void phase_special(lua_State *L, const mpt_filler *f, const char *name) {
+    (void)name; /* rules are the only special field of a phase */
+    mpt_convert_path path = mpt_convert_key(f->path, "rules");
+    mpt_convert_rules(L, f->recipe, f->value, path.text, *(const int *)f->ud);
+}
+
+static void put_phase(lua_State *L, mpt_recipe *recipe, int list, int key, const char *path) {
+    const mpt_lua_value *value = mpt_lua_value_of_kind(L, -1, MPT_LUA_PHASE);
+    int phase = lua_gettop(L);
+    if (!value)
+        mpt_convert_fail(L, list, key, "write phase { \"name\", from = 0.8 }",
+                         "%s: cannot be %s", path, mpt_lua_describe(L, -1));
+    if (mpt_lua_value_geti(L, phase, 1) != LUA_TSTRING) {
+        lua_pushinteger(L, 1);
+        mpt_convert_fail(L, phase, lua_gettop(L), "write phase { \"name\", from = 0.8 }",
+                         "%s: the phase has no name", path);
+    }
+    mpt_phase *made = mpt_recipe_append_phase(recipe, lua_tostring(L, -1));
+    if (!made)
+        mpt_sandbox_check(L, MPT_OUT_OF_MEMORY);
+    made->where = value->where;
+    int index = recipe->n_phases - 1;
+    mpt_filler f = {recipe, mpt_record_find("phase"), made, phase, path, phase_special, &index};
+    mpt_convert_fill(L, &f);
+}
+
+static void put_phases(lua_State *L, const mpt_filler *f, int key) {
+    int list = lua_gettop(L);
+    if (!mpt_lua_value_of_kind(L, list, MPT_LUA_TABLE))
+        mpt_convert_fail(L, f->value, key, "give a list: { phase { ... }, phase { ... } }",
+                         "phases: cannot be %s", mpt_lua_describe(L, list));
+    for (lua_Integer i = 1; i <= mpt_lua_value_length(L, list); i++) {
+        mpt_convert_path path = mpt_convert_item("phases", i);
+        lua_pushinteger(L, i);
+        mpt_lua_value_geti(L, list, i);
+        put_phase(L, f->recipe, list, list + 1, path.text);
+        lua_settop(L, list);
+    }
+}
+
+static void put_allow(lua_State *L, const mpt_filler *f, int key) {
+    const char *names[64];
+    int n = mpt_convert_texts(L, f->value, key, "allow", names, (int)MPT_COUNT(names));
+    for (int i = 0; i < n; i++) {
+        mpt_status status = mpt_recipe_append_allow(f->recipe, names[i], MPT_NOWHERE);
+        if (status == MPT_INVALID)
+            status = mpt_recipe_append_allow(f->recipe, names[i],
+                                             mpt_lua_value_where(L, f->value, key));
+        mpt_sandbox_check(L, status);
+    }
+}
+
+static void put_proxy_settings(lua_State *L, const mpt_filler *f, int key) {
+    if (!mpt_lua_value_of_kind(L, -1, MPT_LUA_TABLE))
+        mpt_convert_fail(L, f->value, key, "give a table: { steps = 200 }",
+                         "train.proxy: cannot be %s", mpt_lua_describe(L, -1));
+    mpt_filler inner = {f->recipe,
+                        mpt_record_find("proxy"),
+                        &f->recipe->train_proxy,
+                        lua_gettop(L),
+                        "train.proxy",
+                        f->special,
+                        f->ud};
+    mpt_convert_fill(L, &inner);
+}
+
+/* The special fields of the recipe and of the views inside it (precision, train). */
+static void recipe_special(lua_State *L, const mpt_filler *f, const char *name) {
+    int key = lua_gettop(L) - 1;
+    bool in_train = strcmp(f->record->name, "train") == 0;
+    if (strcmp(name, "rules") == 0)
+        mpt_convert_rules(L, f->recipe, f->value, "precision.rules", -1);
+    else if (strcmp(name, "phases") == 0)
+        put_phases(L, f, key);
+    else if (strcmp(name, "allow") == 0)
+        put_allow(L, f, key);
+    else if (in_train)
+        put_proxy_settings(L, f, key);
+    else
+        mpt_model_put(L, f->recipe, f->value, key, strcmp(name, "proxy") == 0);
+}
+
+void mpt_convert_recipe(lua_State *L, int index) {
+    mpt_recipe *recipe = mpt_sandbox_of(L)->recipe;
+    const mpt_lua_value *value = mpt_lua_value_at(L, index);
+    recipe->where = value->where;
+    mpt_filler f = {
+        recipe, mpt_record_find("recipe"), recipe, lua_absindex(L, index), "", recipe_special,
+        NULL};
+    mpt_convert_fill(L, &f);
+    if (!recipe->model.present) {
+        mpt_status status = MPT_FAIL(recipe->ctx, MPT_INVALID, recipe->where, "model: missing");
+        mpt_hint(recipe->ctx, "name one: model = require \"models.gpt2\" \"124m\"");
+        mpt_sandbox_check(L, status);
+    }
+}

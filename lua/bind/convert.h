@@ -1,0 +1,58 @@
+/* From the value a recipe file returned to the recipe IR. */
+#ifndef MPT_LUA_BIND_CONVERT_H
+#define MPT_LUA_BIND_CONVERT_H
+
+#include "lua/bind/value.h"
+#include "recipe/schema.h"
+
+/* Fills box->recipe from the RECIPE value at `index`. Raises. */
+void mpt_convert_recipe(lua_State *L, int index);
+
+/* ---- between convert.c and convert_precision.c ---- */
+
+enum { MPT_CONVERT_PATH = 256 };
+
+/* The field path of a value, for messages: "precision.rules[2].use". */
+typedef struct mpt_convert_path {
+    char text[MPT_CONVERT_PATH];
+} mpt_convert_path;
+mpt_convert_path mpt_convert_key(const char *path, const char *key);
+mpt_convert_path mpt_convert_item(const char *path, lua_Integer index);
+
+/* Puts one field of a record that is no plain row; false where it does not know the name. The
+ * field's value is on the top of the stack, its key below it. */
+typedef struct mpt_filler mpt_filler;
+typedef void (*mpt_special_fn)(lua_State *L, const mpt_filler *filler, const char *name);
+
+/* One value on its way into one struct. */
+struct mpt_filler {
+    mpt_recipe *recipe;
+    const mpt_record *record;
+    void *object;
+    int value;        /* stack index of the value that is read */
+    const char *path; /* its field path */
+    mpt_special_fn special;
+    void *ud; /* of `special` */
+};
+
+/* Reads all fields of the value into the struct. Position 1 of a word that has one argument
+ * goes to the record's first row; other positions are left to whoever reads lists. */
+void mpt_convert_fill(lua_State *L, const mpt_filler *filler);
+
+/* Reads the one field whose key is at `key` and whose value is on the top. */
+void mpt_convert_field(lua_State *L, const mpt_filler *filler, int key);
+
+/* Raises an error at the key (on the stack at `key`) of the filler's value. */
+void mpt_convert_fail(lua_State *L, int value, int key, const char *hint, const char *fmt, ...)
+    MPT_PRINTF(5, 6);
+
+/* The special fields of precision: rules, and what a rule says. `phase` as in
+ * mpt_recipe_append_rule. */
+void mpt_convert_rules(lua_State *L, mpt_recipe *recipe, int value, const char *path,
+                       int phase);
+
+/* A list of texts or one text; calls `take` for each. */
+int mpt_convert_texts(lua_State *L, int value, int key, const char *path, const char **out,
+                      int most);
+
+#endif

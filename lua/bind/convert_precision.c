@@ -1,0 +1,287 @@
+/* Rules: selectors, blocks, and the gemm words that fill six operand slots.
+ *
+ * Words of a gemm overlap, so they are collected first and composed by recipe/use.c from the
+ * general to the special. */
+#include "lua/bind/convert.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "recipe/use.h"
+
+enum { SELECTORS_MAX = 32, ONLY_MAX = 1024 };
+
+static const char use_hint[] = "give a format (bf16, nvfp4 { ... }) or gemm { ... }";
+
+/* ---- one operand ---- */
+
+/* A format, or a table of single fields, into a slot use. The value is on the top. */
+static void read_slot(lua_State *L, mpt_recipe *recipe, int parent, int key, const char *path,
+                      mpt_slot_use *out) {
+    const mpt_lua_value *value = mpt_lua_value_at(L, -1);
+    *out = (mpt_slot_use){0};
+    if (!value || (value->kind != MPT_LUA_FORMAT && value->kind != MPT_LUA_TABLE))
+        mpt_convert_fail(L, parent, key, "give a format: nvfp4 { rounding = \"stochastic\" }",
+                         "%s: cannot be %s", path, mpt_lua_describe(L, -1));
+    if (value->kind == MPT_LUA_FORMAT)
+        (void)mpt_slot_use_by_name(value->word, out);
+    mpt_filler f = {recipe, mpt_record_find("quantizer"), out, lua_gettop(L), path, NULL, NULL};
+    mpt_convert_fill(L, &f);
+    if (!out->has_format)
+        return;
+    mpt_status status = mpt_quantizer_validate(recipe->ctx, &out->q, path, MPT_NOWHERE);
+    if (status == MPT_INVALID)
+        status = mpt_quantizer_validate(
+            recipe->ctx, &out->q, path,
+            value->where.file ? value->where : mpt_lua_value_where(L, parent, key));
+    mpt_sandbox_check(L, status);
+}
+
+/* ---- gemm ---- */
+
+/* The filler's `output` field, where it has one: the row checks it when all fields are read. */
+static void read_output(lua_State *L, const mpt_filler *f, mpt_gemm_words *words,
+                        mpt_gemm first, mpt_gemm last) {
+    mpt_lua_value_get(L, f->value, "output");
+    const mpt_lua_value *format = mpt_lua_value_of_kind(L, -1, MPT_LUA_FORMAT);
+    for (int g = (int)first; format && g <= (int)last; g++) {
+        words->output[g] = mpt_dtype_by_name(format->word);
+        words->has_output[g] = true;
+    }
+    lua_pop(L, 1);
+}
+
+/* One field of fprop, dgrad or wgrad. */
+static void read_gemm_field(lua_State *L, const mpt_filler *f, mpt_gemm gemm, const char *name,
+                            mpt_gemm_words *words) {
+    int key = lua_gettop(L) - 1;
+    mpt_convert_path path = mpt_convert_key(f->path, name);
+    char slot_name[32];
+    if (strcmp(name, "hadamard") == 0) {
+        mpt_filler one = *f;
+        one.record = mpt_record_find("quantizer");
+        one.object = &words->gemm[gemm];
+        mpt_convert_field(L, &one, key);
+        return;
+    }
+    snprintf(slot_name, sizeof slot_name, "%s.%s", mpt_gemm_name(gemm), name);
+    int slot = mpt_slot_by_name(slot_name);
+    read_slot(L, f->recipe, f->value, key, path.text, &words->slot[slot]);
+}
+
+typedef struct gemm_reader {
+    mpt_gemm_words *words;
+    mpt_gemm gemm;
+} gemm_reader;
+
+static void gemm_part_special(lua_State *L, const mpt_filler *f, const char *name) {
+    const gemm_reader *reader = f->ud;
+    read_gemm_field(L, f, reader->gemm, name, reader->words);
+}
+
+static void gemm_special(lua_State *L, const mpt_filler *f, const char *name) {
+    mpt_gemm_words *words = f->ud;
+    int key = lua_gettop(L) - 1, operand = mpt_operand_by_name(name);
+    mpt_convert_path path = mpt_convert_key(f->path, name);
+    if (operand >= 0) {
+        read_slot(L, f->recipe, f->value, key, path.text, &words->operand[operand]);
+        return;
+    }
+    if (!mpt_lua_value_of_kind(L, -1, MPT_LUA_TABLE))
+        mpt_convert_fail(L, f->value, key, "give a table of its operands: { x = ..., w = ... }",
+                         "%s: cannot be %s", path.text, mpt_lua_describe(L, -1));
+    gemm_reader reader = {words, (mpt_gemm)mpt_gemm_by_name(name)};
+    mpt_filler part = {f->recipe, mpt_record_find(name), NULL,   lua_gettop(L),
+                       path.text, gemm_part_special,     &reader};
+    read_output(L, &part, words, reader.gemm, reader.gemm);
+    mpt_convert_fill(L, &part);
+}
+
+/* `output` of the whole gemm is that of fprop and dgrad, where those say nothing themselves. */
+static void read_gemm(lua_State *L, mpt_recipe *recipe, const char *path, mpt_use *out) {
+    mpt_gemm_words words;
+    memset(&words, 0, sizeof words);
+    int gemm = lua_gettop(L);
+    mpt_filler f = {recipe, mpt_record_find("gemm"), &words, gemm, path, gemm_special, &words};
+    read_output(L, &f, &words, MPT_GEMM_FPROP, MPT_GEMM_DGRAD);
+    mpt_convert_fill(L, &f);
+    mpt_use_from_words(&words, out);
+}
+
+/* ---- rule ---- */
+
+static bool read_count(lua_State *L, int blocks, lua_Integer i, int32_t least, int32_t *out) {
+    int is_whole = 0;
+    mpt_lua_value_geti(L, blocks, i);
+    lua_Integer n = lua_tointegerx(L, -1, &is_whole);
+    lua_pop(L, 1);
+    *out = (int32_t)n;
+    return is_whole && n >= least && n <= INT32_MAX;
+}
+
+static bool read_only(lua_State *L, mpt_recipe *recipe, int blocks, mpt_blocks *out) {
+    lua_Integer n = mpt_lua_value_length(L, blocks);
+    if (n < 1 || n > ONLY_MAX)
+        return false;
+    int32_t *list = mpt_arena_alloc(&recipe->arena, sizeof *list * (size_t)n);
+    if (!list)
+        mpt_sandbox_check(L, MPT_OUT_OF_MEMORY);
+    for (int i = 0; i < n; i++)
+        if (!read_count(L, blocks, i + 1, 0, &list[i]))
+            return false;
+    out->only = list;
+    out->n_only = (int)n;
+    return true;
+}
+
+static bool read_blocks(lua_State *L, mpt_recipe *recipe, mpt_blocks *out) {
+    static const char *const names[] = {"",      "first",         "last", "range",
+                                        "every", "last_fraction", "only"};
+    int blocks = lua_gettop(L);
+    const mpt_lua_value *value = mpt_lua_value_of_kind(L, blocks, MPT_LUA_BLOCKS);
+    for (size_t i = 1; i < MPT_COUNT(names); i++)
+        if (strcmp(names[i], value->word) == 0)
+            out->kind = (mpt_blocks_kind)i;
+    switch (out->kind) {
+    case MPT_BLOCKS_RANGE:
+        return read_count(L, blocks, 1, 0, &out->a) &&
+               read_count(L, blocks, 2, out->a, &out->b);
+    case MPT_BLOCKS_LAST_FRACTION:
+        mpt_lua_value_geti(L, blocks, 1);
+        out->fraction = lua_tonumber(L, -1);
+        lua_pop(L, 1);
+        return out->fraction > 0 && out->fraction <= 1;
+    case MPT_BLOCKS_ONLY:
+        return read_only(L, recipe, blocks, out);
+    default:
+        return read_count(L, blocks, 1, 1, &out->a);
+    }
+}
+
+static void put_blocks(lua_State *L, const mpt_filler *f, mpt_rule *rule, const char *path) {
+    static const char hint[] =
+        "first(2), last(8), range(2, 5), every(4), last_fraction(0.15) or "
+        "only { 3, 7 }; blocks are counted from 0";
+    int key = lua_gettop(L) - 1;
+    const mpt_lua_value *value = mpt_lua_value_of_kind(L, -1, MPT_LUA_BLOCKS);
+    if (!value)
+        mpt_convert_fail(L, f->value, key, hint, "%s: cannot be %s", path,
+                         mpt_lua_describe(L, -1));
+    if (!read_blocks(L, f->recipe, &rule->blocks))
+        mpt_convert_fail(L, f->value, key, hint,
+                         "%s: no blocks are meant by these numbers of %s", path, value->word);
+}
+
+static void put_gemms(lua_State *L, const mpt_filler *f, mpt_rule *rule, const char *path) {
+    const char *names[MPT_GEMM_COUNT];
+    int key = lua_gettop(L) - 1;
+    int n = mpt_convert_texts(L, f->value, key, path, names, MPT_GEMM_COUNT);
+    for (int i = 0; i < n; i++) {
+        int gemm = mpt_gemm_by_name(names[i]);
+        if (gemm < 0)
+            mpt_convert_fail(L, f->value, key, "it can be fprop, dgrad or wgrad",
+                             "%s: no product '%s'", path, names[i]);
+        rule->gemms |= 1u << gemm;
+    }
+}
+
+/* The function stays in the Lua state, under the number that the rule carries. */
+static void put_where(lua_State *L, const mpt_filler *f, mpt_rule *rule, const char *path) {
+    mpt_sandbox *box = mpt_sandbox_of(L);
+    int key = lua_gettop(L) - 1;
+    if (!lua_isfunction(L, -1))
+        mpt_convert_fail(
+            L, f->value, key,
+            "write where = function(layer) return layer.out_features % 16 == 0 end",
+            "%s: cannot be %s", path, mpt_lua_describe(L, -1));
+    lua_getfield(L, LUA_REGISTRYINDEX, "mpt.predicates");
+    lua_pushvalue(L, -2);
+    lua_rawseti(L, -2, box->n_predicates + 1);
+    rule->predicate = box->n_predicates++;
+}
+
+static void put_use(lua_State *L, const mpt_filler *f, mpt_rule *rule, const char *path) {
+    const mpt_lua_value *value = mpt_lua_value_at(L, -1);
+    int key = lua_gettop(L) - 1;
+    if (value && value->kind == MPT_LUA_GEMM) {
+        read_gemm(L, f->recipe, path, &rule->use);
+        return;
+    }
+    if (!value || value->kind != MPT_LUA_FORMAT)
+        mpt_convert_fail(L, f->value, key, use_hint, "%s: cannot be %s", path,
+                         mpt_lua_describe(L, -1));
+    mpt_slot_use format;
+    read_slot(L, f->recipe, f->value, key, path, &format);
+    mpt_use_from_format(&format, &rule->use);
+}
+
+static void rule_special(lua_State *L, const mpt_filler *f, const char *name) {
+    mpt_rule *rule = f->ud;
+    mpt_convert_path path = mpt_convert_key(f->path, name);
+    if (strcmp(name, "blocks") == 0)
+        put_blocks(L, f, rule, path.text);
+    else if (strcmp(name, "gemms") == 0)
+        put_gemms(L, f, rule, path.text);
+    else if (strcmp(name, "where") == 0)
+        put_where(L, f, rule, path.text);
+    else
+        put_use(L, f, rule, path.text);
+}
+
+static void put_selectors(lua_State *L, mpt_recipe *recipe, mpt_rule *rule, int value,
+                          const char *path) {
+    static const char hint[] = "begin with a kind or a path: rule { \"linear\", use = bf16 }";
+    const char *names[SELECTORS_MAX];
+    lua_pushinteger(L, 1);
+    int key = lua_gettop(L);
+    if (mpt_lua_value_geti(L, value, 1) == LUA_TNIL)
+        mpt_convert_fail(L, value, key, hint, "%s: says no layers", path);
+    int n = mpt_convert_texts(L, value, key, path, names, SELECTORS_MAX);
+    const char **copies = mpt_arena_alloc(&recipe->arena, sizeof *copies * (size_t)n);
+    for (int i = 0; copies && i < n; i++) {
+        copies[i] = mpt_arena_strdup(&recipe->arena, names[i]);
+        if (!copies[i])
+            copies = NULL;
+    }
+    if (!copies)
+        mpt_sandbox_check(L, MPT_OUT_OF_MEMORY);
+    rule->selectors = copies;
+    rule->n_selectors = n;
+    lua_settop(L, key - 1);
+}
+
+/* One rule, whose value is on the top. */
+static void put_rule(lua_State *L, mpt_recipe *recipe, int list, int key, const char *path,
+                     int phase) {
+    int value = lua_gettop(L);
+    const mpt_lua_value *said = mpt_lua_value_of_kind(L, value, MPT_LUA_RULE);
+    if (!said)
+        mpt_convert_fail(L, list, key, "write rule { \"linear\", use = bf16 }",
+                         "%s: cannot be %s", path, mpt_lua_describe(L, value));
+    mpt_rule *rule = mpt_recipe_append_rule(recipe, phase);
+    if (!rule)
+        mpt_sandbox_check(L, MPT_OUT_OF_MEMORY);
+    rule->where = said->where;
+    put_selectors(L, recipe, rule, value, path);
+    lua_pushliteral(L, "use");
+    if (mpt_lua_value_get(L, value, "use") == LUA_TNIL)
+        mpt_convert_fail(L, value, value + 1, use_hint, "%s.use: missing", path);
+    lua_settop(L, value);
+    mpt_filler f = {recipe, mpt_record_find("rule"), NULL, value, path, rule_special, rule};
+    mpt_convert_fill(L, &f);
+}
+
+void mpt_convert_rules(lua_State *L, mpt_recipe *recipe, int value, const char *path,
+                       int phase) {
+    int list = lua_gettop(L);
+    if (!mpt_lua_value_of_kind(L, list, MPT_LUA_TABLE))
+        mpt_convert_fail(L, value, list - 1, "give a list: { rule { ... }, rule { ... } }",
+                         "%s: cannot be %s", path, mpt_lua_describe(L, list));
+    for (lua_Integer i = 1; i <= mpt_lua_value_length(L, list); i++) {
+        mpt_convert_path item = mpt_convert_item(path, i);
+        lua_pushinteger(L, i);
+        mpt_lua_value_geti(L, list, i);
+        put_rule(L, recipe, list, list + 1, item.text, phase);
+        lua_settop(L, list);
+    }
+}

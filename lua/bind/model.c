@@ -1,0 +1,326 @@
+/* A model is a Lua function that draws a graph; this keeps it and calls it.
+ *
+ * model{...} names the sizes and the function; called with a size it gives what a recipe uses.
+ * The compiler asks the recipe's mpt_source, which is the sandbox, to draw: nothing of Lua runs
+ * in a training step. Words of the builder: nn.c. Next: graph/autodiff.c. */
+#include "lua/bind/model.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "graph/nn.h"
+#include "lua/bind/library.h"
+
+enum { NAMES_MAX = 64 };
+
+static const char registry_key[] = "mpt.models";
+
+/* ---- model{...} called with a size ---- */
+
+static void fail_at(lua_State *L, mpt_where where, const char *hint, const char *fmt, ...)
+    MPT_PRINTF(4, 5);
+static void fail_at(lua_State *L, mpt_where where, const char *hint, const char *fmt, ...) {
+    mpt_ctx *ctx = mpt_sandbox_of(L)->ctx;
+    char text[MPT_ERROR_TEXT];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "%s", text);
+    if (*hint)
+        mpt_hint(ctx, "%s", hint);
+    mpt_sandbox_check(L, status);
+}
+
+/* What model{...} must hold; its line is the model file's. */
+static void check_model(lua_State *L, int model) {
+    static const char *const known[] = {"name", "sizes", "graph", "root"};
+    const mpt_lua_value *value = mpt_lua_value_at(L, model);
+    if (mpt_lua_value_get(L, model, "name") != LUA_TSTRING)
+        fail_at(L, value->where, "write name = \"gpt2\"", "model.name: missing");
+    mpt_lua_value_get(L, model, "sizes");
+    if (!mpt_lua_value_of_kind(L, -1, MPT_LUA_TABLE))
+        fail_at(L, value->where, "write sizes = { tiny = { ... } }", "model.sizes: missing");
+    if (mpt_lua_value_get(L, model, "graph") != LUA_TFUNCTION)
+        fail_at(L, value->where, "write graph = function(nn, size) ... end",
+                "model.graph: missing");
+    lua_pop(L, 3);
+    mpt_lua_value_fields(L, model);
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+        const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
+        const char *nearest = mpt_nearest(key, known, (int)MPT_COUNT(known));
+        if (!nearest || strcmp(nearest, key) != 0)
+            fail_at(L, mpt_lua_value_where(L, model, -2), "model has name, sizes, graph, root",
+                    "model: no field '%s'", key);
+    }
+    lua_pop(L, 1);
+}
+
+/* Collects the names of the table on the top; they stay alive in it. */
+static int names_of(lua_State *L, const char **names) {
+    int n = 0;
+    mpt_library_sorted_keys(L, -1);
+    for (lua_Integer i = 1; n < NAMES_MAX && lua_rawgeti(L, -1, i) != LUA_TNIL; i++) {
+        if (lua_type(L, -1) == LUA_TSTRING)
+            names[n++] = lua_tostring(L, -1);
+        lua_pop(L, 1);
+    }
+    lua_settop(L, lua_gettop(L) - (n == NAMES_MAX ? 1 : 2));
+    return n;
+}
+
+static void list_text(const char *const *names, int n, char *out, size_t size) {
+    size_t used = 0;
+    out[0] = 0;
+    for (int i = 0; i < n && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s", i ? ", " : "", names[i]);
+}
+
+/* The sizes of the model at `model`, as text: "12b, 12b_proxy, 8b". */
+static int size_names(lua_State *L, int model, const char **names, char *text, size_t size) {
+    mpt_lua_value_get(L, model, "sizes");
+    mpt_lua_value_fields(L, -1);
+    int n = names_of(L, names);
+    lua_pop(L, 2);
+    list_text(names, n, text, size);
+    return n;
+}
+
+static const char *name_of_model(lua_State *L, int model) {
+    mpt_lua_value_get(L, model, "name");
+    const char *name = lua_tostring(L, -1); /* stays alive in the model */
+    lua_pop(L, 1);
+    return name;
+}
+
+/* Pushes the table of a named size. */
+static void push_named_size(lua_State *L, int model, mpt_where where) {
+    const char *wanted = lua_tostring(L, 2), *names[NAMES_MAX];
+    char text[256], hint[512];
+    mpt_lua_value_get(L, model, "sizes");
+    mpt_lua_value_get(L, -1, wanted);
+    if (!mpt_lua_value_of_kind(L, -1, MPT_LUA_TABLE)) {
+        int n = size_names(L, model, names, text, sizeof text);
+        const char *nearest = mpt_nearest(wanted, names, n);
+        if (nearest)
+            snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
+        else
+            snprintf(hint, sizeof hint, "it has %s, or a table of its own", text);
+        fail_at(L, where, hint, "%s: no size '%s'", name_of_model(L, model), wanted);
+    }
+    lua_remove(L, -2);
+}
+
+/* Pushes a size given as a table: with every field that all named sizes have, and no other than
+ * theirs. */
+static void push_own_size(lua_State *L, int model, mpt_where where) {
+    const char *model_name = name_of_model(L, model);
+    mpt_lua_value_new(L, MPT_LUA_TABLE, model_name, where, 2);
+    int own = lua_gettop(L);
+    mpt_lua_value_get(L, model, "sizes");
+    mpt_lua_value_fields(L, own + 1);
+    lua_newtable(L); /* field name -> in how many sizes */
+    int sizes = own + 2, counts = own + 3;
+    lua_Integer n_sizes = 0;
+    for (lua_pushnil(L); lua_next(L, sizes); lua_settop(L, counts + 1)) {
+        n_sizes++;
+        mpt_lua_value_fields(L, counts + 2);
+        for (lua_pushnil(L); lua_next(L, counts + 3); lua_settop(L, counts + 4)) {
+            lua_pushvalue(L, counts + 4);
+            lua_rawget(L, counts);
+            lua_Integer n = lua_tointeger(L, -1) + 1;
+            lua_pushvalue(L, counts + 4);
+            lua_pushinteger(L, n);
+            lua_rawset(L, counts);
+        }
+    }
+    const char *names[NAMES_MAX];
+    int n = names_of(L, names);
+    for (int i = 0; i < n; i++) {
+        lua_getfield(L, counts, names[i]);
+        if (lua_tointeger(L, -1) == n_sizes && mpt_lua_value_get(L, own, names[i]) == LUA_TNIL)
+            fail_at(L, where, "a size of your own says all that the named ones say",
+                    "%s: the size has no '%s'", model_name, names[i]);
+        lua_settop(L, counts);
+    }
+    mpt_lua_value_fields(L, own);
+    for (lua_pushnil(L); lua_next(L, counts + 1); lua_settop(L, counts + 2)) {
+        lua_pushvalue(L, counts + 2);
+        if (lua_rawget(L, counts) == LUA_TNIL) {
+            const char *key =
+                lua_type(L, counts + 2) == LUA_TSTRING ? lua_tostring(L, counts + 2) : "?";
+            const char *nearest = mpt_nearest(key, names, n);
+            char hint[128] = "";
+            if (nearest)
+                snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
+            fail_at(L, mpt_lua_value_where(L, own, counts + 2), hint, "%s: no size field '%s'",
+                    model_name, key);
+        }
+    }
+    lua_settop(L, own);
+}
+
+int mpt_model_call(lua_State *L) {
+    mpt_where where = mpt_sandbox_where(L, 1);
+    check_model(L, 1);
+    luaL_checkstack(L, 32, "too many arguments");
+    int type = lua_gettop(L) == 2 ? lua_type(L, 2) : LUA_TNONE;
+    if (type == LUA_TSTRING)
+        push_named_size(L, 1, where);
+    else if (type == LUA_TTABLE)
+        push_own_size(L, 1, where);
+    else
+        fail_at(L, where, "write model = gpt2 \"124m\"",
+                "%s: takes one size, a name or a table", name_of_model(L, 1));
+    lua_createtable(L, 0, 3);
+    lua_insert(L, -2);
+    lua_setfield(L, -2, "size");
+    lua_pushvalue(L, 1);
+    lua_setfield(L, -2, "model");
+    if (type == LUA_TSTRING)
+        lua_pushvalue(L, 2);
+    else
+        lua_pushliteral(L, "custom");
+    lua_setfield(L, -2, "size_name");
+    mpt_lua_value_new(L, MPT_LUA_MODEL_SIZE, "model", where, -1);
+    return 1;
+}
+
+/* ---- into the recipe ---- */
+
+void mpt_model_put(lua_State *L, mpt_recipe *recipe, int value, int key, bool proxy) {
+    mpt_ctx *ctx = recipe->ctx;
+    const char *field = proxy ? "proxy" : "model", *names[NAMES_MAX];
+    const mpt_lua_value *model = mpt_lua_value_at(L, -1);
+    int at = lua_gettop(L);
+    if (!model || model->kind != MPT_LUA_MODEL_SIZE) {
+        char text[256], hint[512] = "give a model with its size: gpt2 \"124m\"";
+        mpt_where where = mpt_lua_value_where(L, value, key);
+        if (model && model->kind == MPT_LUA_MODEL) {
+            check_model(L, at);
+            (void)size_names(L, at, names, text, sizeof text);
+            snprintf(hint, sizeof hint, "name its size, one of %s", text);
+        }
+        mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "%s: cannot be %s", field,
+                                     mpt_lua_describe(L, at));
+        mpt_hint(ctx, "%s", hint);
+        mpt_sandbox_check(L, status);
+    }
+    mpt_model_ref *ref = proxy ? &recipe->proxy : &recipe->model;
+    mpt_lua_value_get(L, at, "size_name");
+    ref->size = mpt_arena_strdup(&recipe->arena, lua_tostring(L, -1));
+    mpt_lua_value_get(L, at, "model");
+    ref->name = mpt_arena_strdup(&recipe->arena, name_of_model(L, lua_gettop(L)));
+    if (!ref->size || !ref->name)
+        mpt_sandbox_check(L, MPT_OUT_OF_MEMORY);
+    ref->where = model->where;
+    ref->present = true;
+    lua_getfield(L, LUA_REGISTRYINDEX, registry_key);
+    lua_pushvalue(L, at);
+    lua_rawseti(L, -2, proxy ? 2 : 1);
+    lua_settop(L, at);
+}
+
+/* ---- the source ---- */
+
+typedef struct build_call {
+    mpt_sandbox *box;
+    bool proxy;
+} build_call;
+
+/* Runs the model's function; its first line is where a model without a loss is reported. */
+static int build_body(lua_State *L) {
+    const build_call *call = lua_touserdata(L, 1);
+    mpt_nn *nn = call->box->nn;
+    lua_getfield(L, LUA_REGISTRYINDEX, registry_key);
+    if (lua_rawgeti(L, 2, call->proxy ? 2 : 1) == LUA_TNIL)
+        fail_at(L, MPT_NOWHERE, "give it one: proxy = gpt2 \"tiny\"", "the recipe has no %s",
+                call->proxy ? "proxy" : "model");
+    mpt_lua_value_get(L, 3, "model");
+    const mpt_lua_value *model = mpt_lua_value_at(L, 4);
+    nn->where = model->where;
+    lua_settop(L, 4);
+    if (mpt_lua_value_get(L, 4, "root") != LUA_TSTRING)
+        lua_pushliteral(L, "layers"); /* over the nil */
+    lua_setfield(L, LUA_REGISTRYINDEX, "mpt.root");
+    lua_settop(L, 4);
+    mpt_lua_value_get(L, 4, "graph");
+    mpt_nn_push(L);
+    mpt_lua_value_get(L, 3, "size");
+    lua_call(L, 2, 0);
+    if (nn->graph->loss < 0)
+        fail_at(L, model->where, "end it with nn.cross_entropy(logits)",
+                "%s: the graph has no loss", name_of_model(L, 4));
+    return 0;
+}
+
+static mpt_status build(void *ud, struct mpt_nn *nn, bool proxy) {
+    mpt_sandbox *box = ud;
+    build_call call = {box, proxy};
+    mpt_sandbox_rewind(box);
+    box->nn = nn;
+    box->n_builds++;
+    mpt_status status = mpt_sandbox_call(box, build_body, &call);
+    box->nn = NULL;
+    return status;
+}
+
+typedef struct where_call {
+    int predicate;
+    const mpt_layer *layer;
+    bool answer;
+} where_call;
+
+/* The layer is shown as a read-only table: a misspelt field is an error, not nil. */
+static void push_layer(lua_State *L, const mpt_layer *layer) {
+    lua_createtable(L, 0, 5);
+    lua_pushstring(L, layer->path);
+    lua_setfield(L, -2, "path");
+    lua_pushstring(L, mpt_layer_kind_name(layer->kind));
+    lua_setfield(L, -2, "kind");
+    lua_pushinteger(L, layer->block);
+    lua_setfield(L, -2, "block");
+    lua_pushinteger(L, layer->in_features);
+    lua_setfield(L, -2, "in_features");
+    lua_pushinteger(L, layer->out_features);
+    lua_setfield(L, -2, "out_features");
+    mpt_library_proxy(L, "layer");
+}
+
+static int where_body(lua_State *L) {
+    where_call *call = lua_touserdata(L, 1);
+    lua_getfield(L, LUA_REGISTRYINDEX, "mpt.predicates");
+    lua_rawgeti(L, 2, call->predicate + 1);
+    push_layer(L, call->layer);
+    lua_Debug ar;
+    lua_pushvalue(L, 3);
+    lua_getinfo(L, ">S", &ar);
+    lua_call(L, 1, 1);
+    if (!lua_isboolean(L, -1)) {
+        const mpt_sandbox *box = mpt_sandbox_of(L);
+        mpt_where where = {NULL, ar.linedefined};
+        for (int i = 0; i < box->n_chunks; i++)
+            if (strcmp(box->chunks[i]->source, ar.source) == 0)
+                where.file = box->chunks[i]->file;
+        fail_at(L, where, "return true or false", "where: the function returned %s for %s",
+                mpt_lua_describe(L, -1), call->layer->path);
+    }
+    call->answer = lua_toboolean(L, -1);
+    return 0;
+}
+
+static mpt_status where(void *ud, int predicate, const mpt_layer *layer, bool *out) {
+    where_call call = {predicate, layer, false};
+    mpt_status status = mpt_sandbox_call(ud, where_body, &call);
+    *out = call.answer;
+    return status;
+}
+
+static void destroy(void *ud) {
+    mpt_sandbox_destroy(ud);
+}
+
+void mpt_model_attach(mpt_recipe *recipe, mpt_sandbox *box) {
+    recipe->source = (mpt_source){box, build, where, destroy};
+    box->recipe = recipe;
+}

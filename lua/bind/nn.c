@@ -1,0 +1,397 @@
+/* The words `nn.*` of a model file: one table call becomes one call of graph/nn.h.
+ *
+ *   local h = nn.linear { "mixer.up_proj", x, out = 4 * width }
+ *
+ * Texts at positions are the layer's name, values are its inputs; every other field is one row
+ * below, with the words that take it. Values are handles: they belong to the graph being drawn.
+ */
+#include "graph/nn.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "lua/bind/library.h"
+#include "lua/bind/model.h"
+#include "lua/bind/source.h"
+
+static const char tensor_name[] = "mpt.tensor";
+
+typedef struct tensor {
+    mpt_value_id id;
+    int build; /* which drawing it belongs to */
+} tensor;
+
+typedef struct nn_word {
+    const char *name;
+    mpt_op op;
+    bool named;
+} nn_word;
+
+static const nn_word words[] = {
+    {"linear", MPT_OP_linear, true},
+    {"embedding", MPT_OP_embedding, true},
+    {"rmsnorm", MPT_OP_rmsnorm, true},
+    {"layernorm", MPT_OP_layernorm, true},
+    {"gated_rmsnorm", MPT_OP_gated_rmsnorm, true},
+    {"attention", MPT_OP_attention, true},
+    {"conv1d", MPT_OP_conv1d, true},
+    {"ssm_scan", MPT_OP_ssm_scan, true},
+    {"gelu", MPT_OP_gelu, false},
+    {"silu", MPT_OP_silu, false},
+    {"relu2", MPT_OP_relu2, false},
+    {"add", MPT_OP_add, false},
+    {"mul", MPT_OP_mul, false},
+    {"split", MPT_OP_split, false},
+    {"concat", MPT_OP_concat, false},
+    {"cross_entropy", MPT_OP_cross_entropy, false},
+};
+
+typedef enum key_type {
+    INT64,
+    INT32,
+    FLOAT,
+    BOOL,
+    INIT,
+    BIAS_INIT,
+    TIED,
+    LAYOUT,
+    PARTS,
+    SIZES
+} key_type;
+
+typedef struct nn_key {
+    const char *name;
+    key_type type;
+    size_t offset;
+    const char *words; /* that take it, each with a space behind */
+} nn_key;
+
+#define AT(member) offsetof(mpt_nn_args, member)
+
+static const nn_key keys[] = {
+    {"out", INT64, AT(out_features), "linear embedding "},
+    {"rows", INT64, AT(rows), "embedding "},
+    {"bias", BOOL, AT(bias), "linear layernorm conv1d "},
+    {"head", BOOL, AT(head), "linear "},
+    {"tied", TIED, AT(tied), "linear "},
+    {"layout", LAYOUT, AT(transposed), "linear "},
+    {"parts", PARTS, AT(parts), "linear "},
+    {"init", INIT, AT(init), "linear embedding rmsnorm layernorm gated_rmsnorm conv1d "},
+    {"bias_init", BIAS_INIT, AT(bias_init), "linear layernorm conv1d "},
+    {"eps", FLOAT, AT(attrs.eps), "rmsnorm layernorm gated_rmsnorm "},
+    {"scale", FLOAT, AT(attrs.scale), "attention "},
+    {"heads", INT32, AT(attrs.heads), "attention ssm_scan "},
+    {"kv_heads", INT32, AT(attrs.kv_heads), "attention "},
+    {"head_dim", INT32, AT(attrs.head_dim), "attention ssm_scan "},
+    {"groups", INT32, AT(attrs.groups), "gated_rmsnorm ssm_scan "},
+    {"state", INT32, AT(attrs.state), "ssm_scan "},
+    {"kernel", INT32, AT(attrs.kernel), "conv1d "},
+    {"exact", BOOL, AT(attrs.exact), "gelu "},
+    {"sizes", SIZES, AT(attrs.sizes), "split "},
+};
+
+/* One call on its way to the builder; the arguments' table is at index 1. */
+typedef struct nn_call {
+    const nn_word *word;
+    mpt_nn *nn;
+    mpt_nn_args args;
+} nn_call;
+
+/* ---- failures ---- */
+
+/* Fails at the line of `key` inside the call, or of the call itself (key NULL). */
+static void fail_call(lua_State *L, const nn_call *call, const char *key, const char *hint,
+                      const char *fmt, const char *what) {
+    mpt_ctx *ctx = mpt_sandbox_of(L)->ctx;
+    mpt_where where = call->nn->where;
+    const mpt_lua_chunk *chunk = mpt_sandbox_chunk(mpt_sandbox_of(L), where.file);
+    mpt_source_key path = {.name = key};
+    if (key && chunk)
+        where.line =
+            mpt_source_line(chunk->text, chunk->length, where.line, call->word->name, &path, 1);
+    char text[256];
+    snprintf(text, sizeof text, fmt, what);
+    mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "nn.%s%s%s: %s", call->word->name,
+                                 key ? "." : "", key ? key : "", text);
+    if (*hint)
+        mpt_hint(ctx, "%s", hint);
+    mpt_sandbox_check(L, status);
+}
+
+static void fail_key(lua_State *L, const nn_call *call, const char *key, const char *expected) {
+    fail_call(L, call, key, expected, "cannot be %s", mpt_lua_describe(L, -1));
+}
+
+/* ---- reading one field; its value is on the top ---- */
+
+static void read_number(lua_State *L, nn_call *call, const nn_key *key) {
+    char *member = (char *)&call->args + key->offset;
+    int whole = 0;
+    lua_Integer n = lua_tointegerx(L, -1, &whole);
+    double number = lua_tonumber(L, -1);
+    bool fits = lua_type(L, -1) == LUA_TNUMBER && isfinite(number) && number >= 0;
+    if (key->type != FLOAT)
+        fits = fits && whole && n <= INT32_MAX;
+    if (!fits)
+        fail_key(L, call, key->name, "give a number that is not negative");
+    int32_t narrow = (int32_t)n;
+    float real = (float)number;
+    int64_t wide = n;
+    if (key->type == FLOAT)
+        memcpy(member, &real, sizeof real);
+    else if (key->type == INT32)
+        memcpy(member, &narrow, sizeof narrow);
+    else
+        memcpy(member, &wide, sizeof wide);
+}
+
+/* init = { normal = 0.02 }, { uniform = 0.5 }, "zeros" or "ones". */
+static void read_init(lua_State *L, nn_call *call, const nn_key *key) {
+    static const char hint[] =
+        "give { normal = 0.02 }, { uniform = 0.5 }, \"zeros\" or \"ones\"";
+    mpt_init init = {MPT_INIT_ZERO, 0, 0};
+    const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    if (strcmp(text, "ones") == 0) {
+        init.kind = MPT_INIT_ONE;
+    } else if (strcmp(text, "zeros") != 0) {
+        if (!lua_istable(L, -1))
+            fail_key(L, call, key->name, hint);
+        bool normal = lua_getfield(L, -1, "normal") == LUA_TNUMBER;
+        bool uniform = lua_getfield(L, -2, "uniform") == LUA_TNUMBER;
+        if (normal == uniform)
+            fail_call(L, call, key->name, hint, "%s", "no such initial values");
+        init.kind = normal ? MPT_INIT_NORMAL : MPT_INIT_UNIFORM;
+        init.a = (float)lua_tonumber(L, normal ? -2 : -1);
+        lua_pop(L, 2);
+    }
+    *(mpt_init *)(void *)((char *)&call->args + key->offset) = init;
+    if (key->type == INIT)
+        call->args.has_init = true;
+    else
+        call->args.has_bias_init = true;
+}
+
+static void read_parts(lua_State *L, nn_call *call, const nn_key *key) {
+    int n = lua_istable(L, -1) ? (int)lua_rawlen(L, -1) : 0;
+    if (n < 1 || n > MPT_MAX_PARTS)
+        fail_key(L, call, key->name, "give a list of 2 to 8");
+    for (int i = 0; i < n; i++) {
+        int type = lua_rawgeti(L, -1, i + 1), whole = 0;
+        lua_Integer size = lua_tointegerx(L, -1, &whole);
+        if (key->type == PARTS && type == LUA_TSTRING)
+            call->args.parts[i] = lua_tostring(L, -1); /* stays alive in the list */
+        else if (key->type == SIZES && type == LUA_TNUMBER && whole && size > 0)
+            call->args.attrs.sizes[i] = size;
+        else
+            fail_key(L, call, key->name, key->type == PARTS ? "give names" : "give widths");
+        lua_pop(L, 1);
+    }
+    if (key->type == PARTS)
+        call->args.n_parts = n;
+    else
+        call->args.attrs.n_sizes = n;
+}
+
+static void read_key(lua_State *L, nn_call *call, const nn_key *key) {
+    switch (key->type) {
+    case INT64:
+    case INT32:
+    case FLOAT:
+        read_number(L, call, key);
+        break;
+    case BOOL:
+        if (!lua_isboolean(L, -1))
+            fail_key(L, call, key->name, "give true or false");
+        *((bool *)((char *)&call->args + key->offset)) = lua_toboolean(L, -1);
+        break;
+    case INIT:
+    case BIAS_INIT:
+        read_init(L, call, key);
+        break;
+    case TIED:
+        if (lua_type(L, -1) != LUA_TSTRING)
+            fail_key(L, call, key->name, "give a parameter's name: \"wte.weight\"");
+        call->args.tied = lua_tostring(L, -1);
+        break;
+    case LAYOUT:
+        if (lua_type(L, -1) != LUA_TSTRING || strcmp(lua_tostring(L, -1), "conv1d") != 0)
+            fail_key(L, call, key->name, "it can only be \"conv1d\"");
+        call->args.transposed = true;
+        break;
+    case PARTS:
+    case SIZES:
+        read_parts(L, call, key);
+        break;
+    }
+}
+
+/* ---- reading the call ---- */
+
+/* The row of a key that this word takes. */
+static const nn_key *find_key(lua_State *L, const nn_call *call, const char *name) {
+    char word[32], hint[128] = "";
+    const char *names[MPT_COUNT(keys)];
+    int n = 0;
+    snprintf(word, sizeof word, "%s ", call->word->name);
+    for (size_t i = 0; i < MPT_COUNT(keys); i++) {
+        const char *at = strstr(keys[i].words, word);
+        if (!at || (at != keys[i].words && at[-1] != ' '))
+            continue;
+        if (strcmp(keys[i].name, name) == 0)
+            return &keys[i];
+        names[n++] = keys[i].name;
+    }
+    const char *nearest = mpt_nearest(name, names, n);
+    if (nearest)
+        snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
+    fail_call(L, call, NULL, hint, "no field '%s'", name);
+    return NULL;
+}
+
+/* A position: the layer's name, or an input. */
+static void read_position(lua_State *L, nn_call *call) {
+    mpt_nn_args *args = &call->args;
+    const tensor *t = luaL_testudata(L, -1, tensor_name);
+    if (lua_type(L, -1) == LUA_TSTRING && !args->name && args->n_in == 0) {
+        args->name = lua_tostring(L, -1);
+        return;
+    }
+    if (!t)
+        fail_call(L, call, NULL, "inputs are what other nn words returned",
+                  "an input cannot be %s", mpt_lua_describe(L, -1));
+    if (t->build != mpt_sandbox_of(L)->n_builds)
+        fail_call(L, call, NULL, "draw every value anew in graph = function(nn, size)", "%s",
+                  "an input belongs to another graph");
+    if (args->n_in == MPT_MAX_IN)
+        fail_call(L, call, NULL, "", "%s", "too many inputs");
+    args->in[args->n_in++] = t->id;
+}
+
+static void read_call(lua_State *L, nn_call *call) {
+    lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
+    for (lua_Integer i = 1; i <= n; i++) {
+        lua_rawgeti(L, 1, i);
+        read_position(L, call);
+        lua_pop(L, 1);
+    }
+    mpt_library_sorted_keys(L, 1);
+    for (lua_Integer i = 1; lua_rawgeti(L, 2, i) != LUA_TNIL; i++) {
+        if (lua_type(L, -1) == LUA_TSTRING) {
+            const nn_key *key = find_key(L, call, lua_tostring(L, -1));
+            lua_pushvalue(L, -1);
+            lua_rawget(L, 1);
+            read_key(L, call, key);
+        }
+        lua_settop(L, 2);
+    }
+    lua_settop(L, 1);
+}
+
+static void push_tensor(lua_State *L, mpt_value_id id) {
+    tensor *t = lua_newuserdatauv(L, sizeof *t, 0);
+    *t = (tensor){id, mpt_sandbox_of(L)->n_builds};
+    luaL_setmetatable(L, tensor_name);
+}
+
+/* The builder being served; words of nn mean nothing once the graph is drawn. */
+static mpt_nn *current(lua_State *L) {
+    mpt_nn *nn = mpt_sandbox_of(L)->nn;
+    if (!nn)
+        luaL_error(L, "nn can only be used inside the model's graph function");
+    nn->where = mpt_sandbox_where(L, 1);
+    return nn;
+}
+
+/* Upvalue: the word's row. nn.add(x, y) is short for nn.add { x, y }. */
+static int call_word(lua_State *L) {
+    nn_call call = {.word = &words[lua_tointeger(L, lua_upvalueindex(1))], .nn = current(L)};
+    int n = lua_gettop(L);
+    if (n != 1 || !lua_istable(L, 1)) {
+        lua_createtable(L, n, 0);
+        lua_insert(L, 1);
+        for (int i = n; i >= 1; i--) {
+            if (lua_isnil(L, -1))
+                fail_call(L, &call, NULL, "inputs are what other nn words returned",
+                          "an input cannot be %s", "nothing");
+            lua_rawseti(L, 1, i);
+        }
+    }
+    read_call(L, &call);
+    if (call.word->named && !call.args.name)
+        fail_call(L, &call, NULL, "begin with its name: { \"mixer.up_proj\", x, ... }", "%s",
+                  "the layer has no name");
+    mpt_value_id out[MPT_MAX_OUT];
+    int n_out;
+    mpt_sandbox_check(L, mpt_nn_call(call.nn, call.word->op, &call.args, out, &n_out));
+    luaL_checkstack(L, MPT_MAX_OUT, "too many outputs");
+    for (int i = 0; i < n_out; i++)
+        push_tensor(L, out[i]);
+    return n_out;
+}
+
+/* ---- blocks and inputs ---- */
+
+/* nn.block(i, function() ... end) gives what the function returns. */
+static int call_block(lua_State *L) {
+    mpt_nn *nn = current(L);
+    lua_Integer index = luaL_checkinteger(L, 1);
+    luaL_checktype(L, 2, LUA_TFUNCTION);
+    lua_settop(L, 2);
+    luaL_argcheck(L, index >= 0 && index < INT32_MAX, 1, "blocks are counted from 0");
+    lua_getfield(L, LUA_REGISTRYINDEX, "mpt.root");
+    mpt_sandbox_check(L, mpt_nn_block_begin(nn, lua_tostring(L, -1), (int)index));
+    lua_pushvalue(L, 2);
+    lua_call(L, 0, LUA_MULTRET);
+    mpt_sandbox_check(L, mpt_nn_block_end(nn));
+    return lua_gettop(L) - 3;
+}
+
+static int call_tokens(lua_State *L) {
+    mpt_value_id id;
+    mpt_sandbox_check(L, mpt_nn_tokens(current(L), &id));
+    push_tensor(L, id);
+    return 1;
+}
+
+static int call_positions(lua_State *L) {
+    mpt_value_id id;
+    mpt_sandbox_check(L, mpt_nn_positions(current(L), &id));
+    push_tensor(L, id);
+    return 1;
+}
+
+static int call_vocab(lua_State *L) {
+    lua_pushinteger(L, current(L)->graph->vocab);
+    return 1;
+}
+
+static int call_sequence(lua_State *L) {
+    lua_pushinteger(L, current(L)->graph->sequence);
+    return 1;
+}
+
+static int refuse_change(lua_State *L) {
+    return luaL_error(L, "tensors have no fields");
+}
+
+void mpt_nn_push(lua_State *L) {
+    static const luaL_Reg others[] = {
+        {"block", call_block},         {"tokens", call_tokens},     {"vocab", call_vocab},
+        {"positions", call_positions}, {"sequence", call_sequence}, {NULL, NULL}};
+    static const luaL_Reg methods[] = {
+        {"__index", refuse_change}, {"__newindex", refuse_change}, {NULL, NULL}};
+    if (luaL_newmetatable(L, tensor_name)) {
+        luaL_setfuncs(L, methods, 0);
+        lua_pushliteral(L, "read-only");
+        lua_setfield(L, -2, "__metatable");
+    }
+    lua_pop(L, 1);
+    lua_newtable(L);
+    luaL_setfuncs(L, others, 0);
+    for (size_t i = 0; i < MPT_COUNT(words); i++) {
+        lua_pushinteger(L, (lua_Integer)i);
+        lua_pushcclosure(L, call_word, 1);
+        lua_setfield(L, -2, words[i].name);
+    }
+    mpt_library_proxy(L, "nn");
+}

@@ -1,0 +1,71 @@
+/* What the words of the language return: immutable values that know where they were written.
+ *
+ * A value is a userdata of one kind. What was given to its word lies beside it as fields;
+ * tables inside are copied into values of kind TABLE, so nothing a recipe does later changes
+ * them, and each can tell the line of each of its keys. convert.c reads them into the recipe
+ * IR. All functions here may raise. */
+#ifndef MPT_LUA_BIND_VALUE_H
+#define MPT_LUA_BIND_VALUE_H
+
+#include "lua/bind/sandbox.h"
+
+typedef enum mpt_lua_kind {
+    MPT_LUA_TABLE, /* a plain table inside another value */
+    MPT_LUA_FORMAT,
+    MPT_LUA_HADAMARD,
+    MPT_LUA_GEMM,
+    MPT_LUA_RULE,
+    MPT_LUA_PHASE,
+    MPT_LUA_BLOCKS,
+    MPT_LUA_OPTIMIZER,
+    MPT_LUA_LR,
+    MPT_LUA_STATIC,
+    MPT_LUA_DATA,
+    MPT_LUA_RECIPE,
+    MPT_LUA_REPLACE,
+    MPT_LUA_MODEL,     /* model{...}: a family of models */
+    MPT_LUA_MODEL_SIZE /* one of them: nemotron_h "12b" */
+} mpt_lua_kind;
+
+typedef struct mpt_lua_value {
+    mpt_lua_kind kind;
+    char word[24];   /* "nvfp4", "adamw", "first"; of a TABLE: the word it was given to */
+    mpt_where where; /* of the call; file NULL for a bare format */
+} mpt_lua_value;
+
+/* The value at `index`, or NULL where something else stands there. */
+const mpt_lua_value *mpt_lua_value_at(lua_State *L, int index);
+/* The same where it is of this kind, else NULL. */
+const mpt_lua_value *mpt_lua_value_of_kind(lua_State *L, int index, mpt_lua_kind kind);
+
+/* What stands at `index`, for messages: "a gemm", "a number", "nothing". */
+const char *mpt_lua_describe(lua_State *L, int index);
+
+/* Pushes a field of the value at `index` (nil where absent). */
+int mpt_lua_value_get(lua_State *L, int index, const char *key);
+int mpt_lua_value_geti(lua_State *L, int index, lua_Integer key);
+/* Pushes the table of all fields: not to be changed. */
+void mpt_lua_value_fields(lua_State *L, int index);
+/* How many fields stand at positions 1, 2, ... */
+lua_Integer mpt_lua_value_length(lua_State *L, int index);
+
+/* The line where the key at `key_index` of the value at `index` is written. */
+mpt_where mpt_lua_value_where(lua_State *L, int index, int key_index);
+
+/* Pushes a new value whose fields are a copy of the table at `fields`. */
+void mpt_lua_value_new(lua_State *L, mpt_lua_kind kind, const char *word, mpt_where where,
+                       int fields);
+/* Pushes a value of the kind and word of `base` that is `base` changed by `change`: maps merge,
+ * `rules` append, replace{...} replaces. */
+void mpt_lua_value_merge(lua_State *L, int base, int change, mpt_where where);
+
+/* Makes the metatable of values. */
+void mpt_value_open(lua_State *L);
+
+/* Adds the words to the table of globals on the top (words.c). */
+void mpt_words_open(lua_State *L);
+
+/* Calls a model value with a size: model.c. */
+int mpt_model_call(lua_State *L);
+
+#endif

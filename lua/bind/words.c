@@ -1,0 +1,106 @@
+/* The words of the recipe language: one row each.
+ *
+ * A word takes a table, or a few numbers or a text, and gives a value that remembers both and
+ * its line. It checks no more than that shape: what the fields mean is in the schema, and
+ * convert.c asks it when the recipe is whole, so that a message can give the whole path. */
+#include "lua/bind/value.h"
+
+#include <string.h>
+
+#include "lua/bind/library.h"
+#include "recipe/schema.h"
+
+typedef struct word {
+    const char *name;
+    mpt_lua_kind kind;
+    int n_values; /* numbers or texts it takes; 0: one table */
+    int type;     /* of those */
+    const char *example;
+} word;
+
+static const word words[] = {
+    {"hadamard", MPT_LUA_HADAMARD, 0, 0, "hadamard { size = 16 }"},
+    {"gemm", MPT_LUA_GEMM, 0, 0, "gemm { weight = nvfp4, activation = nvfp4 }"},
+    {"rule", MPT_LUA_RULE, 0, 0, "rule { \"linear\", use = bf16 }"},
+    {"phase", MPT_LUA_PHASE, 0, 0, "phase { \"settle\", from = 0.8 }"},
+    {"first", MPT_LUA_BLOCKS, 1, LUA_TNUMBER, "first(2)"},
+    {"last", MPT_LUA_BLOCKS, 1, LUA_TNUMBER, "last(8)"},
+    {"range", MPT_LUA_BLOCKS, 2, LUA_TNUMBER, "range(2, 5)"},
+    {"every", MPT_LUA_BLOCKS, 1, LUA_TNUMBER, "every(4)"},
+    {"last_fraction", MPT_LUA_BLOCKS, 1, LUA_TNUMBER, "last_fraction(0.15)"},
+    {"only", MPT_LUA_BLOCKS, 0, 0, "only { 3, 7 }"},
+    {"adamw", MPT_LUA_OPTIMIZER, 0, 0, "adamw { betas = {0.9, 0.95} }"},
+    {"sgd", MPT_LUA_OPTIMIZER, 0, 0, "sgd { momentum = 0.9 }"},
+    {"constant", MPT_LUA_LR, 0, 0, "constant { peak = 1e-3 }"},
+    {"linear", MPT_LUA_LR, 0, 0, "linear { peak = 1e-3, final = 1e-5 }"},
+    {"cosine", MPT_LUA_LR, 0, 0, "cosine { peak = 1e-3, final = 1e-5 }"},
+    {"wsd", MPT_LUA_LR, 0, 0, "wsd { peak = 1e-3, final = 1e-5, decay = 0.2 }"},
+    {"static", MPT_LUA_STATIC, 1, LUA_TNUMBER, "static(1024)"},
+    {"text", MPT_LUA_DATA, 1, LUA_TSTRING, "text \"file.txt\""},
+    {"synthetic", MPT_LUA_DATA, 0, 0, "synthetic { seed = 1 }"},
+    {"recipe", MPT_LUA_RECIPE, 0, 0, "recipe { version = 1, model = ... }"},
+    {"replace", MPT_LUA_REPLACE, 0, 0, "rules = replace { rule { ... } }"},
+    {"model", MPT_LUA_MODEL, 0, 0, "model { name = \"mine\", sizes = { ... }, graph = ... }"},
+};
+
+static void misuse(lua_State *L, const char *name, const char *example, mpt_where where) {
+    mpt_ctx *ctx = mpt_sandbox_of(L)->ctx;
+    mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "%s: takes %s", name,
+                                 strchr(example, '{') ? "one table" : "plain arguments");
+    mpt_hint(ctx, "write %s", example);
+    mpt_sandbox_check(L, status);
+}
+
+/* Upvalue: the word's row. */
+static int call_word(lua_State *L) {
+    const word *w = &words[lua_tointeger(L, lua_upvalueindex(1))];
+    mpt_where where = mpt_sandbox_where(L, 1);
+    if (w->n_values == 0) {
+        if (lua_gettop(L) != 1 || !lua_istable(L, 1))
+            misuse(L, w->name, w->example, where);
+    } else {
+        bool fits = lua_gettop(L) == w->n_values;
+        for (int i = 1; fits && i <= w->n_values; i++)
+            fits = lua_type(L, i) == w->type;
+        if (!fits)
+            misuse(L, w->name, w->example, where);
+        lua_createtable(L, w->n_values, 0);
+        lua_insert(L, 1);
+        for (int i = w->n_values; i >= 1; i--)
+            lua_rawseti(L, 1, i);
+    }
+    mpt_lua_value_new(L, w->kind, w->name, where, 1);
+    return 1;
+}
+
+static int derive(lua_State *L) {
+    mpt_where where = mpt_sandbox_where(L, 1);
+    if (lua_gettop(L) != 2 || !mpt_lua_value_at(L, 1) || !lua_istable(L, 2))
+        misuse(L, "derive", "derive(base, { ... }) with base = require \"recipes.NAME\"",
+               where);
+    mpt_lua_value_new(L, MPT_LUA_TABLE, "derive", where, 2);
+    mpt_lua_value_merge(L, 1, -1, where);
+    return 1;
+}
+
+void mpt_words_open(lua_State *L) {
+    int globals = lua_gettop(L);
+    mpt_value_open(L);
+    for (size_t i = 0; i < MPT_COUNT(words); i++) {
+        lua_pushinteger(L, (lua_Integer)i);
+        lua_pushcclosure(L, call_word, 1);
+        lua_setfield(L, globals, words[i].name);
+    }
+    lua_pushcfunction(L, derive);
+    lua_setfield(L, globals, "derive");
+    int n;
+    const char *const *formats = mpt_format_names(&n);
+    lua_newtable(L);
+    for (int i = 0; i < n; i++) {
+        mpt_lua_value_new(L, MPT_LUA_FORMAT, formats[i], MPT_NOWHERE, -1);
+        lua_setfield(L, globals, formats[i]);
+    }
+    lua_pop(L, 1);
+    lua_getfield(L, globals, "pairs");
+    lua_setfield(L, LUA_REGISTRYINDEX, "mpt.pairs");
+}
