@@ -31,7 +31,8 @@ typedef struct mpt_nn_args {
     const char *name; /* layer path in the scope: "mixer.up_proj"; NULL for nameless ops */
     int n_in;
     mpt_value_id in[MPT_MAX_IN];
-    int64_t out_features; /* linear; embedding: width */
+    int64_t out_features; /* linear; embedding: width. 0: of a head the vocabulary, of a tied
+                             layer the rows of its weight */
     int64_t rows;         /* embedding: rows of the table; 0 means the vocabulary */
     bool bias;
     bool transposed;  /* layout = "conv1d" */
