@@ -1,4 +1,5 @@
-/* Inside the schema: conversion of one value, between schema.c and schema_set.c. */
+/* Inside the schema: what schema.c (conversion), schema_error.c (words) and schema_set.c share.
+ */
 #ifndef MPT_RECIPE_SCHEMA_STORE_H
 #define MPT_RECIPE_SCHEMA_STORE_H
 
@@ -26,6 +27,15 @@ const mpt_record *mpt_field_record(const mpt_field *field, const void *member);
 /* The bit of a field in the record's mask. */
 void mpt_record_mark(const mpt_record *record, void *object, const mpt_field *field);
 bool mpt_record_has(const mpt_record *record, const void *object, const mpt_field *field);
+
+/* Set the error, in the words of schema_error.c: no such field; a value with a problem; a
+ * record that the field does not take. All give MPT_INVALID. */
+mpt_status mpt_schema_fail_unknown(mpt_ctx *ctx, const mpt_record *record, const char *path,
+                                   const char *name, mpt_where where);
+mpt_status mpt_schema_fail_value(mpt_ctx *ctx, const mpt_field *field, mpt_problem problem,
+                                 const char *path, const mpt_setting *value, mpt_where where);
+mpt_status mpt_schema_fail_word(mpt_ctx *ctx, const mpt_field *field, const char *path,
+                                const char *word, mpt_where where);
 
 /* mpt_record_set_path where the object itself has a path, which messages put in front. */
 typedef struct mpt_text_setting {
