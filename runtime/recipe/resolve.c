@@ -67,7 +67,7 @@ static void start(const cascade *c, const mpt_layer *layer, layer_state *s) {
 
 /* ---- one rule on one layer ---- */
 
-static void apply_slot(layer_state *s, int slot, const mpt_slot_use *use, int rule) {
+static void apply_slot(layer_state *s, mpt_slot slot, const mpt_slot_use *use, int rule) {
     mpt_slot_use_merge(&s->slot[slot], use);
     if (use->has_format)
         s->format_decider[slot] = rule;
@@ -144,7 +144,8 @@ static mpt_status drop_refusers(const cascade *c, int index, bool *match) {
 /* ---- checks of the result ---- */
 
 /* The place to blame for a field of a slot. */
-static mpt_where place(const cascade *c, const layer_state *s, int slot, const char *name) {
+static mpt_where place(const cascade *c, const layer_state *s, mpt_slot slot,
+                       const char *name) {
     const mpt_field *field = mpt_record_lookup(&mpt_record_quantizer, name);
     int rule = s->decider[slot][field - mpt_record_quantizer.fields];
     return rule < 0 ? s->layer->where : c->rules[rule].rule->where;
@@ -173,7 +174,7 @@ static mpt_status check_rotation(const cascade *c, const layer_state *s) {
         const mpt_quantizer *a = &s->slot[slots[0]].q, *b = &s->slot[slots[1]].q;
         if (!a->hadamard.size && !b->hadamard.size)
             continue;
-        int rotated = slots[a->hadamard.size ? 0 : 1];
+        mpt_slot rotated = slots[a->hadamard.size ? 0 : 1];
         mpt_where where = place(c, s, rotated, "hadamard");
         bool alike =
             a->hadamard.size == b->hadamard.size && a->hadamard.signs == b->hadamard.signs;
