@@ -86,9 +86,11 @@ MPT_LANE void row_bytes(const mpt_random_key *key, uint64_t group, uint8_t out[1
 /* Lane i of the result is the maximum of m[i]. */
 MPT_LANE vi max_of_each(const vi m[8]) {
     vi a[4], b[2];
+    MPT_UNROLL
     for (int i = 0; i < 4; i++)
         a[i] = _mm256_max_epi32(_mm256_unpacklo_epi32(m[2 * i], m[2 * i + 1]),
                                 _mm256_unpackhi_epi32(m[2 * i], m[2 * i + 1]));
+    MPT_UNROLL
     for (int i = 0; i < 2; i++)
         b[i] = _mm256_max_epi32(_mm256_unpacklo_epi64(a[2 * i], a[2 * i + 1]),
                                 _mm256_unpackhi_epi64(a[2 * i], a[2 * i + 1]));
@@ -107,6 +109,7 @@ MPT_LANE void row128(const float *x, float *y, const mpt_outer_scale *outer,
     vf decode;
     float encode_of[8], decode_of[8];
     uint8_t bytes[128];
+    MPT_UNROLL
     for (int b = 0; b < 8; b++)
         m[b] = _mm256_max_epi32(mpt_v_abs(_mm256_loadu_ps(x + 16 * b)),
                                 mpt_v_abs(_mm256_loadu_ps(x + 16 * b + 8)));

@@ -14,6 +14,13 @@
 #define MPT_HAS_X86 1
 #include <immintrin.h>
 
+/* Before a loop of constant length: its vectors then stay in registers. */
+#if defined(__clang__)
+#define MPT_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define MPT_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 #define MPT_AVX2 __attribute__((target("avx2")))
 #define MPT_LANE static inline __attribute__((always_inline, target("avx2")))
 
