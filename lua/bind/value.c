@@ -36,15 +36,20 @@ const char *mpt_lua_describe(lua_State *L, int index) {
     if (value)
         return value->word;
     switch (lua_type(L, index)) {
-    case LUA_TNIL:
-    case LUA_TNONE:
-        return "nothing";
+    case LUA_TBOOLEAN:
+        return "a boolean";
+    case LUA_TNUMBER:
+        return "a number";
+    case LUA_TSTRING:
+        return "a text";
+    case LUA_TTABLE:
+        return "a table";
     case LUA_TFUNCTION:
         return lua_iscfunction(L, index) ? "a word without its { }" : "a function";
     case LUA_TUSERDATA:
         return "a tensor";
     default:
-        return luaL_typename(L, index);
+        return "nothing";
     }
 }
 

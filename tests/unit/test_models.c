@@ -360,15 +360,16 @@ static void test_nn_when_misused_then_the_model_s_line_is_named(void **state) {
     refuse_graph("local x = nn.embedding { 'e', nn.tokens(),\n outt = 4 }",
                  "m.lua:3: nn.embedding: no field 'outt'; did you mean 'out'?");
     refuse_graph("local x = nn.embedding { 'e', nn.tokens(),\n out = 'x' }",
-                 "m.lua:4: nn.embedding.out: cannot be string; give a number that is not "
+                 "m.lua:4: nn.embedding.out: cannot be a text; give a number that is not "
                  "negative");
     refuse_graph("local x = nn.embedding { nn.tokens(), out = 4 }",
                  "m.lua:3: nn.embedding: the layer has no name; begin with its name: { "
                  "\"mixer.up_proj\", x, ... }");
     refuse_graph("nn.add(nn.tokens(), nil)", "m.lua:3: nn.add: an input cannot be nothing; "
                                              "inputs are what other nn words returned");
-    refuse_graph("nn.add(nn.tokens(), 4)", "m.lua:3: nn.add: an input cannot be number; inputs "
-                                           "are what other nn words returned");
+    refuse_graph("nn.add(nn.tokens(), 4)",
+                 "m.lua:3: nn.add: an input cannot be a number; inputs "
+                 "are what other nn words returned");
     refuse_graph(
         "nn.embedding { 'e', nn.tokens(), out = 4, init = { norml = 1 } }",
         "m.lua:3: nn.embedding.init: no such initial values; give { normal = 0.02 }, { "
@@ -381,23 +382,19 @@ static void test_nn_when_misused_then_the_model_s_line_is_named(void **state) {
     refuse_graph("error 'mine'", "m.lua:3: mine");
 }
 
-int main(int argc, char **argv) {
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test(test_nemotron_when_12b_then_the_counts_are_the_release),
-        cmocka_unit_test(test_nemotron_when_8b_then_the_counts_are_the_release),
-        cmocka_unit_test(test_nemotron_when_proxy_then_it_has_the_blocks_and_the_data_s_words),
-        cmocka_unit_test(test_nemotron_when_attention_then_qkv_is_one_layer_of_three_parts),
-        cmocka_unit_test(test_nemotron_when_the_pattern_is_wrong_then_it_is_refused),
-        cmocka_unit_test(test_init_when_nemotron_then_it_is_mamba_ssm_s),
-        cmocka_unit_test(test_init_when_gpt2_then_residual_projections_are_scaled),
-        cmocka_unit_test(test_gpt2_when_a_published_size_then_the_counts_are_its_own),
-        cmocka_unit_test(test_small_models_when_drawn_then_they_take_the_data_s_words),
-        cmocka_unit_test(test_model_when_the_vocabulary_is_too_small_then_it_is_refused),
-        cmocka_unit_test(test_names_when_gpt2_then_they_are_the_checkpoint_s),
-        cmocka_unit_test(test_names_when_nemotron_h_then_they_are_the_checkpoint_s),
-        cmocka_unit_test(test_nn_when_misused_then_the_model_s_line_is_named),
-    };
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(cases, NULL, NULL);
-}
+static const struct CMUnitTest cases[] = {
+    cmocka_unit_test(test_nemotron_when_12b_then_the_counts_are_the_release),
+    cmocka_unit_test(test_nemotron_when_8b_then_the_counts_are_the_release),
+    cmocka_unit_test(test_nemotron_when_proxy_then_it_has_the_blocks_and_the_data_s_words),
+    cmocka_unit_test(test_nemotron_when_attention_then_qkv_is_one_layer_of_three_parts),
+    cmocka_unit_test(test_nemotron_when_the_pattern_is_wrong_then_it_is_refused),
+    cmocka_unit_test(test_init_when_nemotron_then_it_is_mamba_ssm_s),
+    cmocka_unit_test(test_init_when_gpt2_then_residual_projections_are_scaled),
+    cmocka_unit_test(test_gpt2_when_a_published_size_then_the_counts_are_its_own),
+    cmocka_unit_test(test_small_models_when_drawn_then_they_take_the_data_s_words),
+    cmocka_unit_test(test_model_when_the_vocabulary_is_too_small_then_it_is_refused),
+    cmocka_unit_test(test_names_when_gpt2_then_they_are_the_checkpoint_s),
+    cmocka_unit_test(test_names_when_nemotron_h_then_they_are_the_checkpoint_s),
+    cmocka_unit_test(test_nn_when_misused_then_the_model_s_line_is_named),
+};
+MPT_TEST_MAIN(cases)

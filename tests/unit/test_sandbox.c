@@ -329,29 +329,25 @@ static void test_host_memory_when_it_ends_then_pcall_cannot_hide_it(void **state
     assert_int_equal(left, 4 << 20);
 }
 
-int main(int argc, char **argv) {
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test(test_loop_when_endless_then_it_is_stopped),
-        cmocka_unit_test(test_loop_when_inside_pcall_then_it_is_stopped),
-        cmocka_unit_test(test_loop_when_in_a_message_handler_then_it_is_stopped),
-        cmocka_unit_test(test_loop_when_in_metamethods_then_it_is_stopped),
-        cmocka_unit_test(test_c_loops_when_long_then_they_are_charged),
-        cmocka_unit_test(test_memory_when_a_table_grows_then_it_is_stopped),
-        cmocka_unit_test(test_memory_when_a_string_grows_then_it_is_stopped),
-        cmocka_unit_test(test_recursion_when_deep_then_it_is_an_error),
-        cmocka_unit_test(test_globals_when_dangerous_then_they_are_absent),
-        cmocka_unit_test(test_bytecode_when_given_then_it_is_refused),
-        cmocka_unit_test(test_metatables_when_tampered_with_then_it_is_refused),
-        cmocka_unit_test(test_require_when_it_leaves_its_folders_then_it_is_refused),
-        cmocka_unit_test(test_error_when_it_is_no_text_then_it_is_named),
-        cmocka_unit_test(test_error_when_caught_then_the_recipe_goes_on),
-        cmocka_unit_test(test_pairs_when_called_then_the_order_is_sorted),
-        cmocka_unit_test(test_random_when_run_twice_then_numbers_are_the_same),
-        cmocka_unit_test(test_print_when_called_then_the_log_has_it),
-        cmocka_unit_test(test_predicate_when_endless_then_it_is_stopped),
-        cmocka_unit_test(test_host_memory_when_it_ends_then_pcall_cannot_hide_it),
-    };
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(cases, NULL, NULL);
-}
+static const struct CMUnitTest cases[] = {
+    cmocka_unit_test(test_loop_when_endless_then_it_is_stopped),
+    cmocka_unit_test(test_loop_when_inside_pcall_then_it_is_stopped),
+    cmocka_unit_test(test_loop_when_in_a_message_handler_then_it_is_stopped),
+    cmocka_unit_test(test_loop_when_in_metamethods_then_it_is_stopped),
+    cmocka_unit_test(test_c_loops_when_long_then_they_are_charged),
+    cmocka_unit_test(test_memory_when_a_table_grows_then_it_is_stopped),
+    cmocka_unit_test(test_memory_when_a_string_grows_then_it_is_stopped),
+    cmocka_unit_test(test_recursion_when_deep_then_it_is_an_error),
+    cmocka_unit_test(test_globals_when_dangerous_then_they_are_absent),
+    cmocka_unit_test(test_bytecode_when_given_then_it_is_refused),
+    cmocka_unit_test(test_metatables_when_tampered_with_then_it_is_refused),
+    cmocka_unit_test(test_require_when_it_leaves_its_folders_then_it_is_refused),
+    cmocka_unit_test(test_error_when_it_is_no_text_then_it_is_named),
+    cmocka_unit_test(test_error_when_caught_then_the_recipe_goes_on),
+    cmocka_unit_test(test_pairs_when_called_then_the_order_is_sorted),
+    cmocka_unit_test(test_random_when_run_twice_then_numbers_are_the_same),
+    cmocka_unit_test(test_print_when_called_then_the_log_has_it),
+    cmocka_unit_test(test_predicate_when_endless_then_it_is_stopped),
+    cmocka_unit_test(test_host_memory_when_it_ends_then_pcall_cannot_hide_it),
+};
+MPT_TEST_MAIN(cases)

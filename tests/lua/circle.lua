@@ -1,0 +1,2 @@
+-- Two modules that require each other.
+return require "circle_one"

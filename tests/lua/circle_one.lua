@@ -1,0 +1,2 @@
+-- See circle.lua.
+return require "circle_two"

@@ -1,0 +1,1 @@
+-- See requires_nothing.lua.

@@ -1,0 +1,3 @@
+-- See requires_broken.lua.
+return nvfp4 {
+  roundng = "nearest" }
