@@ -41,6 +41,8 @@ MPT_PRINTF(2, 3) static void add(cell *c, const char *fmt, ...) {
 /* "nvfp4 1x16 stochastic hadamard 16" */
 static void add_quantizer(cell *c, const mpt_quantizer *q) {
     add(c, "%s", q->name ? q->name : mpt_dtype_name(q->format));
+    if (mpt_quantizer_is_cast(q))
+        return;
     if (q->block_rows == 0 && q->block_cols == 0)
         add(c, " tensor");
     else if (q->block_cols == 0)

@@ -82,7 +82,7 @@ static mpt_status create_parts(mpt_trainer *trainer) {
     return create_executors(trainer);
 }
 
-mpt_status mpt_trainer_create(mpt_program *program, const mpt_trainer_options *options,
+mpt_status mpt_trainer_create(const mpt_program *program, const mpt_trainer_options *options,
                               mpt_trainer **out) {
     mpt_ctx *ctx = program->ctx;
     mpt_trainer_options o = MPT_TRAINER_OPTIONS_INIT;

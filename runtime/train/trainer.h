@@ -11,7 +11,7 @@ enum { MPT_MAX_SKIPS = 20 };
 
 struct mpt_trainer {
     mpt_ctx *ctx;
-    mpt_program *program; /* lent */
+    const mpt_program *program; /* lent */
     mpt_write_fn metrics;
     void *metrics_ud;
     mpt_state *state;

@@ -33,7 +33,7 @@ function fault(text) { printf "%s:%d: %s\n", FILENAME, FNR, text; bad = 1 }
     split($0, part, "\"")
     from = rank(FILENAME)
     to = rank(part[2])
-    if (part[2] !~ /\// && part[2] != "pipeline.h") fault("write the folder too: \"" part[2] "\"")
+    if (part[2] !~ /\// && part[2] !~ /^pipeline/) fault("write the folder too: \"" part[2] "\"")
     else if (from < 0) fault("this folder is in no layer: add it to layers.sh")
     else if (to < 0) fault("the folder of \"" part[2] "\" is in no layer: add it to layers.sh")
     else if (to > from) fault("a lower layer includes a higher one: \"" part[2] "\"")

@@ -233,7 +233,7 @@ typedef struct mpt_trainer_options {
 #define MPT_TRAINER_OPTIONS_INIT ((mpt_trainer_options){.size = sizeof(mpt_trainer_options)})
 
 /* Allocates the run's memory and initial weights. */
-MPT_API MPT_CHECKED mpt_status mpt_trainer_create(mpt_program *program,
+MPT_API MPT_CHECKED mpt_status mpt_trainer_create(const mpt_program *program,
                                                   const mpt_trainer_options *options,
                                                   mpt_trainer **out);
 MPT_API void mpt_trainer_destroy(mpt_trainer *trainer);

@@ -1,0 +1,291 @@
+/* Compiling: stages 1 (the drawing) to 8 of one recipe, once a phase.
+ *
+ * In: a recipe and the host's wishes. Out: a program, which holds no tensor yet. The choice
+ * between full model and proxy is made here, because it needs the full model's plan. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "exec/backend.h"
+#include "graph/nn.h"
+#include "io/system.h"
+#include "pipeline_stages.h"
+
+/* What the host asked for, and what all models of this recipe share. */
+typedef struct compiling {
+    mpt_ctx *ctx;
+    mpt_recipe *recipe;
+    mpt_compile_options options;
+    const mpt_backend *backend;
+    int n_threads;
+    mpt_data *data;
+} compiling;
+
+/* ---- stages 1 and 4 ---- */
+
+static mpt_status draw(mpt_recipe *recipe, const mpt_drawing *drawing, mpt_graph *graph) {
+    const mpt_model_ref *model = drawing->proxy ? &recipe->proxy : &recipe->model;
+    mpt_nn nn = {.graph = graph, .where = model->where, .prefix = "", .block = -1};
+    MPT_TRY(recipe->source.build(recipe->source.ud, &nn, drawing->proxy));
+    if (graph->loss < 0) {
+        mpt_status status = MPT_FAIL(graph->ctx, MPT_INVALID, model->where,
+                                     "the model %s has no loss", model->name);
+        mpt_hint(graph->ctx, "end its graph with nn.cross_entropy{logits}");
+        return status;
+    }
+    if (graph->n_params == 0)
+        return MPT_FAIL(graph->ctx, MPT_INVALID, model->where,
+                        "the model %s has no parameters to train", model->name);
+    return MPT_OK;
+}
+
+mpt_status mpt_pipeline_draw(mpt_recipe *recipe, const mpt_drawing *drawing, mpt_graph **out) {
+    mpt_graph *graph;
+    *out = NULL;
+    if (!recipe->source.build)
+        return MPT_FAIL(recipe->ctx, MPT_INVALID, recipe->where, "the recipe has no model");
+    MPT_TRY(mpt_graph_create(recipe->ctx, drawing->batch, drawing->sequence, drawing->vocab,
+                             &graph));
+    mpt_status status = draw(recipe, drawing, graph);
+    if (status != MPT_OK) {
+        mpt_graph_destroy(graph);
+        return status;
+    }
+    *out = graph;
+    return MPT_OK;
+}
+
+mpt_status mpt_pipeline_grow(mpt_graph *graph, const mpt_train *train) {
+    MPT_TRY(mpt_graph_autodiff(graph));
+    MPT_TRY(mpt_graph_append_update(graph, train));
+    return mpt_graph_verify(graph, "grad");
+}
+
+/* ---- training settings ---- */
+
+static int64_t count_parameters(const mpt_graph *graph) {
+    int64_t n = 0;
+    for (int i = 0; i < graph->n_params; i++)
+        n += mpt_value_elements(&graph->values[graph->params[i].value]);
+    return n;
+}
+
+/* One sequence at a time is the default of a full model, since its activations fill the
+ * machine. A recipe without a proxy that is small all the same takes the whole batch at once,
+ * as a proxy does. */
+static mpt_status widen_micro_batch(const compiling *c, mpt_train *train) {
+    static const int64_t small = 100 * 1000 * 1000;
+    mpt_drawing drawing = {false, 1, train->sequence, mpt_data_vocab(c->data)};
+    mpt_graph *graph;
+    MPT_TRY(mpt_pipeline_draw(c->recipe, &drawing, &graph));
+    if (count_parameters(graph) < small)
+        train->micro_batch = train->batch;
+    mpt_graph_destroy(graph);
+    return MPT_OK;
+}
+
+static mpt_status settle_train(const compiling *c, mpt_program *program) {
+    const mpt_recipe *recipe = c->recipe;
+    program->train = mpt_recipe_train(recipe, program->proxy);
+    MPT_TRY(mpt_data_check(c->data, program->train.sequence));
+    if (program->proxy || recipe->proxy.present || recipe->train.micro_batch > 0)
+        return MPT_OK;
+    return widen_micro_batch(c, &program->train);
+}
+
+/* ---- one phase: stages 4 to 8 ---- */
+
+static mpt_status schedule(const compiling *c, mpt_phase_program *phase) {
+    mpt_schedule_options options = {c->backend->tables, c->n_threads};
+    phase->backend = c->backend;
+    mpt_schedule_hash(phase->graph, phase->schedule_hash);
+    MPT_TRY(mpt_schedule_select(phase, &options));
+    MPT_TRY(mpt_schedule_order(phase));
+    return mpt_schedule_plan_memory(phase);
+}
+
+/* Resolves the rules of one phase for the layers drawn, and rewrites the graph to them. */
+static mpt_status make_precise(const compiling *c, mpt_program *program, int phase,
+                               mpt_graph *graph, mpt_policy **out_policies) {
+    const mpt_recipe *recipe = c->recipe;
+    size_t bytes = mpt_size_mul((size_t)graph->n_layers, sizeof(mpt_policy));
+    mpt_policy *policies = mpt_arena_alloc(&program->arena, bytes);
+    if (!policies)
+        return MPT_OUT_OF_MEMORY;
+    MPT_TRY(mpt_recipe_resolve(c->recipe, phase, graph->layers, graph->n_layers,
+                               graph->n_blocks, policies));
+    MPT_TRY(mpt_pipeline_grow(graph, &program->train));
+    mpt_precision_options options = {
+        .base = recipe->base,
+        .residual = recipe->residual == MPT_DTYPE_COUNT ? recipe->base : recipe->residual,
+        .policies = policies};
+    *out_policies = policies;
+    return mpt_graph_apply_precision(graph, &options);
+}
+
+static mpt_status compile_phase(const compiling *c, mpt_program *program, int phase) {
+    const mpt_train *train = &program->train;
+    mpt_drawing drawing = {program->proxy, train->micro_batch, train->sequence,
+                           mpt_data_vocab(c->data)};
+    mpt_graph *graph;
+    mpt_policy *policies;
+    MPT_TRY(mpt_pipeline_draw(c->recipe, &drawing, &graph));
+    mpt_status status = make_precise(c, program, phase, graph, &policies);
+    if (status != MPT_OK) {
+        mpt_graph_destroy(graph);
+        return status;
+    }
+    mpt_phase_program *made;
+    MPT_TRY(mpt_phase_program_create(graph, c->recipe->phases[phase].name, &made));
+    program->phases[phase] = made; /* owned from here: what fails later frees it */
+    program->n_phases = phase + 1;
+    made->policies = policies;
+    return schedule(c, made);
+}
+
+/* ---- the whole program ---- */
+
+static mpt_status check_recipe(const compiling *c, mpt_program *program) {
+    const mpt_graph *graph = program->phases[0]->graph;
+    size_t bytes = mpt_size_mul((size_t)program->n_phases, sizeof(mpt_policy *));
+    mpt_policy **policies = mpt_arena_alloc(&program->arena, bytes);
+    if (!policies)
+        return MPT_OUT_OF_MEMORY;
+    for (int p = 0; p < program->n_phases; p++)
+        policies[p] = program->phases[p]->policies;
+    return mpt_recipe_check(c->recipe, &program->arena, graph->layers, graph->n_layers,
+                            graph->n_blocks, policies, &program->warnings,
+                            &program->n_warnings);
+}
+
+static mpt_status fill_program(const compiling *c, mpt_program *program) {
+    size_t n = (size_t)c->recipe->n_phases;
+    MPT_TRY(settle_train(c, program));
+    program->phases = mpt_arena_alloc(&program->arena, n * sizeof *program->phases);
+    program->phase_start = mpt_arena_alloc(&program->arena, n * sizeof(int64_t));
+    if (!program->phases || !program->phase_start)
+        return MPT_OUT_OF_MEMORY;
+    for (int p = 0; p < c->recipe->n_phases; p++) {
+        program->phase_start[p] = mpt_phase_start(&c->recipe->phases[p], program->train.steps);
+        MPT_TRY(compile_phase(c, program, p));
+    }
+    MPT_TRY(check_recipe(c, program));
+    return mpt_recipe_hash(c->recipe, program->recipe_hash);
+}
+
+/* A program of the full model or of the proxy, without data: the caller keeps that. */
+static mpt_status compile_model(const compiling *c, bool proxy, mpt_program **out) {
+    mpt_program *program = mpt_alloc(c->ctx, sizeof *program);
+    *out = NULL;
+    if (!program)
+        return mpt_fail_memory(c->ctx, sizeof *program);
+    *program = (mpt_program){.ctx = c->ctx,
+                             .recipe = c->recipe,
+                             .proxy = proxy,
+                             .device = c->options.device,
+                             .n_threads = c->n_threads,
+                             .why = ""};
+    mpt_arena_init(&program->arena, c->ctx);
+    mpt_status status = fill_program(c, program);
+    if (status != MPT_OK) {
+        mpt_program_destroy(program);
+        return status;
+    }
+    *out = program;
+    return MPT_OK;
+}
+
+/* ---- full model or proxy ---- */
+
+/* Seconds that a run would take at least, with 6 operations a parameter and token. The rate is
+ * an assumption, good to a factor of three: what a core's vector units reach in a GEMM. */
+static double estimate_seconds(const compiling *c, const mpt_program *program) {
+    static const double cpu_rate = 40e9, ref_rate = 0.5e9;
+    const mpt_train *train = &program->train;
+    double tokens = (double)train->steps * (double)train->batch * (double)train->sequence;
+    double rate = (c->options.device == MPT_DEVICE_REF ? ref_rate : cpu_rate) * c->n_threads;
+    return 6.0 * (double)count_parameters(program->phases[0]->graph) * tokens / rate;
+}
+
+/* Whether the full model can be trained here, and the sentence that says so. */
+static mpt_status judge_full(const compiling *c, mpt_program *full, bool *out_fits) {
+    static const double day = 86400.0, giga = 1e9;
+    double here = (double)mpt_system_memory(), need = 0;
+    double seconds = estimate_seconds(c, full);
+    for (int p = 0; p < full->n_phases; p++)
+        need = fmax(need, (double)mpt_phase_program_bytes(full->phases[p]));
+    *out_fits = (here == 0 || need <= here) && seconds <= day;
+    if (here > 0 && need > here)
+        full->why = mpt_arena_printf(&full->arena,
+                                     "the full model needs %.3g GB and this machine has %.3g "
+                                     "GB, so the proxy is trained",
+                                     need / giga, here / giga);
+    else if (seconds > day)
+        full->why = mpt_arena_printf(&full->arena,
+                                     "the full model would train for about %.2g days on this "
+                                     "machine, so the proxy is trained",
+                                     seconds / day);
+    else
+        full->why = "the full model fits this machine and ends within a day, so it is trained";
+    return full->why ? MPT_OK : MPT_OUT_OF_MEMORY;
+}
+
+static mpt_status compile_auto(const compiling *c, mpt_program **out) {
+    mpt_program *full, *proxy = NULL;
+    bool fits;
+    MPT_TRY(compile_model(c, false, &full));
+    mpt_status status = judge_full(c, full, &fits);
+    if (status == MPT_OK && fits) {
+        *out = full;
+        return MPT_OK;
+    }
+    if (status == MPT_OK)
+        status = compile_model(c, true, &proxy);
+    if (status == MPT_OK && !(proxy->why = mpt_arena_strdup(&proxy->arena, full->why)))
+        status = MPT_OUT_OF_MEMORY;
+    mpt_program_destroy(full);
+    if (status != MPT_OK) {
+        mpt_program_destroy(proxy);
+        return status;
+    }
+    *out = proxy;
+    return MPT_OK;
+}
+
+static mpt_status compile_choice(const compiling *c, mpt_program **out) {
+    mpt_model_choice choice = c->options.model;
+    if (choice == MPT_MODEL_PROXY && !c->recipe->proxy.present) {
+        mpt_status status =
+            MPT_FAIL(c->ctx, MPT_INVALID, c->recipe->where, "the recipe names no proxy");
+        mpt_hint(c->ctx, "add `proxy = ...` to it, or take the full model");
+        return status;
+    }
+    if (choice == MPT_MODEL_AUTO && c->recipe->proxy.present)
+        return compile_auto(c, out);
+    return compile_model(c, choice == MPT_MODEL_PROXY, out);
+}
+
+mpt_status mpt_compile(mpt_recipe *recipe, const mpt_compile_options *options,
+                       mpt_program **out) {
+    compiling c = {.ctx = recipe->ctx, .recipe = recipe, .options = MPT_COMPILE_OPTIONS_INIT};
+    *out = NULL;
+    if (options)
+        memcpy(&c.options, options,
+               options->size < sizeof c.options ? options->size : sizeof c.options);
+    c.backend = mpt_backend_get(c.options.device);
+    if (!c.backend)
+        return MPT_FAIL(c.ctx, MPT_UNSUPPORTED, MPT_NOWHERE, "no device of number %d",
+                        (int)c.options.device);
+    if (c.options.device == MPT_DEVICE_AUTO)
+        c.options.device = MPT_DEVICE_CPU;
+    c.n_threads = c.options.n_threads > 0 ? c.options.n_threads : mpt_system_processors();
+    if (!recipe->frozen)
+        MPT_TRY(mpt_recipe_freeze(recipe));
+    MPT_TRY(mpt_data_open(c.ctx, &recipe->data, c.options.data, recipe->file, &c.data));
+    mpt_status status = compile_choice(&c, out);
+    if (status == MPT_OK)
+        (*out)->data = c.data;
+    else
+        mpt_data_close(c.data);
+    return status;
+}
