@@ -6,6 +6,7 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/vector.h"
 
 /* For the case that the library is out of memory: kernels do not fail. */
 static void gemm_plain(const mpt_sgemm *g) {
@@ -39,6 +40,16 @@ static int64_t block_of(int64_t n, int64_t least) {
     return eighth > least ? eighth : least;
 }
 
+MPT_CLONES static void add_bias(const float *bias, float *c, int64_t ldc, int64_t m,
+                                int64_t n) {
+    for (int64_t i = 0; i < m; i++) {
+        float *row = c + i * ldc;
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++)
+            row[j] += bias[j];
+    }
+}
+
 static void gemm_block(const mpt_sgemm *g, const float *bias, int64_t i, int64_t j,
                        int64_t rows, int64_t cols) {
     mpt_sgemm block = *g;
@@ -48,14 +59,15 @@ static void gemm_block(const mpt_sgemm *g, const float *bias, int64_t i, int64_t
     block.b += g->transpose_b ? j * g->ldb : j;
     block.c += i * g->ldc + j;
     mpt_cpu_sgemm(&block);
-    for (int64_t r = 0; bias && r < block.m; r++)
-        for (int64_t c = 0; c < block.n; c++)
-            block.c[r * g->ldc + c] += bias[j + c];
+    if (bias)
+        add_bias(bias + j, block.c, g->ldc, block.m, block.n);
 }
 
-/* All blocks of a product, in parallel. The bias, one number a column, may be NULL. */
+/* All blocks of a product, in parallel. The bias, one number a column, may be NULL. Blocks of
+ * wide results stay large: in small ones the library reads B where it lies, and rows 4 KiB
+ * apart then share one cache set (measured at 1024 columns: 28 against 70 GFLOP/s a core). */
 static void gemm_blocks(const mpt_sgemm *g, const float *bias) {
-    int64_t rows = block_of(g->m, 32), cols = block_of(g->n, 512);
+    int64_t rows = block_of(g->m, g->n >= 1024 ? 512 : 32), cols = block_of(g->n, 1024);
     int64_t n_across = (g->n + cols - 1) / cols;
     int64_t n_blocks = (g->m + rows - 1) / rows * n_across;
 #pragma omp parallel for schedule(static)

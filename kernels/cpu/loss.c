@@ -4,33 +4,35 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vector.h"
 
-/* Largest logit, and the sum of exponentials above it. A NaN ends in the sum. */
-MPT_ALWAYS_INLINE float softmax_sum(const float *x, int64_t n, float *most) {
-    float m = mpt_largest(x, n, -INFINITY), sum = 0;
+/* The sum of exponentials above the largest logit. A NaN ends in it. */
+MPT_CLONES static float token_loss(const float *x, int64_t n, int32_t target) {
+    float most = mpt_largest(x, n, -INFINITY), sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++)
-        sum += mpt_expf(x[i] - m);
-    *most = m;
-    return sum;
-}
-
-MPT_CLONES static float token_loss(const float *x, int64_t n, int32_t target) {
-    float most, sum = softmax_sum(x, n, &most);
+        sum += mpt_expf(x[i] - most);
     return most + logf(sum) - (target < n ? x[target] : NAN);
 }
 
+/* dx holds the exponentials until their sum is known. */
 MPT_CLONES static void token_grad(const float *x, int64_t n, int32_t target, float seed,
                                   float *dx) {
     if (target < 0) {
         memset(dx, 0, mpt_cpu_floats(n));
         return;
     }
-    float most, sum = softmax_sum(x, n, &most);
+    float most = mpt_largest(x, n, -INFINITY), sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) {
+        dx[i] = mpt_expf(x[i] - most);
+        sum += dx[i];
+    }
+    float hit = target < n ? (dx[target] / sum - 1.0f) * seed : 0.0f;
+    float scale = seed / sum;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
-        dx[i] = mpt_expf(x[i] - most) / sum * seed;
+        dx[i] *= scale;
     if (target < n)
-        dx[target] = (mpt_expf(x[target] - most) / sum - 1.0f) * seed;
+        dx[target] = hit;
 }
 
 size_t mpt_cpu_cross_entropy_scratch(const mpt_graph *graph, const mpt_node *node,

@@ -11,7 +11,12 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vector.h"
 
-enum { LANES = 16 };
+enum { LANES = 16, HALF = 8 };
+
+/* Half a row of a block: a vector of eight, kept in registers where the compiler's own vectors
+ * would go through memory. Never passed by value, which is another ABI on each instruction set.
+ */
+typedef float half __attribute__((vector_size(32), aligned(4), may_alias));
 
 /* One head of one sequence; pointers stand at its first token. */
 typedef struct scan {
@@ -61,43 +66,63 @@ static void store_block(const scan *k, int64_t chunk, int64_t row, const float *
 }
 
 /* delta = softplus(dt + bias) and alpha = exp(delta A) of all tokens. */
-static void scan_rates(const scan *k) {
+MPT_CLONES static void scan_rates(const scan *k) {
+    const float *dt = k->dt;
+    float *deltas = k->delta, *alphas = k->alpha, a = k->a, bias = k->dt_bias;
+    int64_t stride = k->s.heads;
+#pragma omp simd
     for (int64_t t = 0; t < k->s.sequence; t++) {
-        float raw = k->dt[t * k->s.heads] + k->dt_bias;
-        float delta = (raw > 0 ? raw : 0.0f) + log1pf(mpt_expf(-fabsf(raw)));
-        k->delta[t] = delta;
-        k->alpha[t] = mpt_expf(delta * k->a);
+        float delta = mpt_softplusf(dt[t * stride] + bias);
+        deltas[t] = delta;
+        alphas[t] = mpt_expf(delta * a);
     }
 }
 
-/* One token: next = alpha state + B (x) dx, and y += C next. */
-MPT_ALWAYS_INLINE void token_forward(int64_t n_state, const float *state, float *next,
-                                     float alpha, const float *b, const float *c,
-                                     const float *dx, float *y) {
-    for (int64_t n = 0; n < n_state; n++) {
-#pragma omp simd
-        for (int l = 0; l < LANES; l++) {
-            float s = alpha * state[n * LANES + l] + b[n] * dx[l];
-            next[n * LANES + l] = s;
-            y[l] += s * c[n];
-        }
+/* next = alpha state + B (x) delta x of one token. */
+MPT_ALWAYS_INLINE void token_state(const scan *k, int64_t t, const float *x, const float *state,
+                                   float *next) {
+    const float *b = k->b + t * k->b_stride;
+    float alpha = k->alpha[t], delta = k->delta[t];
+    half x0 = *(const half *)x * delta, x1 = *(const half *)(x + HALF) * delta;
+    for (int64_t n = 0; n < k->s.state; n++) {
+        const float *from = state + n * LANES;
+        float *to = next + n * LANES;
+        *(half *)to = alpha * *(const half *)from + b[n] * x0;
+        *(half *)(to + HALF) = alpha * *(const half *)(from + HALF) + b[n] * x1;
     }
+}
+
+/* The same in place, and y = C next + D x. */
+MPT_ALWAYS_INLINE void token_forward(const scan *k, int64_t t, const float *x, float *state,
+                                     float *y) {
+    const float *b = k->b + t * k->b_stride, *c = k->c + t * k->b_stride;
+    float alpha = k->alpha[t], delta = k->delta[t];
+    half x0 = *(const half *)x, x1 = *(const half *)(x + HALF);
+    half y0 = x0 * k->d, y1 = x1 * k->d;
+    x0 *= delta;
+    x1 *= delta;
+    for (int64_t n = 0; n < k->s.state; n++) {
+        float *s = state + n * LANES;
+        half s0 = alpha * *(half *)s + b[n] * x0;
+        half s1 = alpha * *(half *)(s + HALF) + b[n] * x1;
+        *(half *)s = s0;
+        *(half *)(s + HALF) = s1;
+        y0 += s0 * c[n];
+        y1 += s1 * c[n];
+    }
+    *(half *)y = y0;
+    *(half *)(y + HALF) = y1;
 }
 
 MPT_CLONES static void scan_block(const scan *k, int64_t row) {
     int64_t lanes = block_lanes(k, row);
-    float x[LANES], dx[LANES], y[LANES];
+    float x[LANES], y[LANES];
     memset(k->block, 0, mpt_cpu_floats(k->s.state * LANES));
     for (int64_t t = 0; t < k->s.sequence; t++) {
         if (t % k->s.chunk == 0)
             store_block(k, t / k->s.chunk, row, k->block);
         load_lanes(k->x + t * k->x_stride + row, lanes, x);
-        for (int l = 0; l < LANES; l++) {
-            dx[l] = k->delta[t] * x[l];
-            y[l] = k->d * x[l];
-        }
-        token_forward(k->s.state, k->block, k->block, k->alpha[t], k->b + t * k->b_stride,
-                      k->c + t * k->b_stride, dx, y);
+        token_forward(k, t, x, k->block, y);
         memcpy(k->y + t * k->x_stride + row, y, mpt_cpu_floats(lanes));
     }
 }
@@ -165,59 +190,61 @@ void mpt_cpu_ssm_scan(const mpt_kernel_args *args) {
     }
 }
 
-/* One token backwards; block is the gradient of the state after it, then of the one before. */
-MPT_ALWAYS_INLINE float token_backward(scan *k, int64_t t, const float *x, const float *dy,
-                                       const float *before, const float *after, float *sum) {
+/* Sum of eight in a fixed tree. */
+MPT_ALWAYS_INLINE float half_sum(const half *v) {
+    half a = *v + __builtin_shufflevector(*v, *v, 4, 5, 6, 7, 0, 1, 2, 3);
+    a += __builtin_shufflevector(a, a, 2, 3, 0, 1, 6, 7, 4, 5);
+    return a[0] + a[1];
+}
+
+/* One token backwards; block is the gradient of the state after it, then of the one before.
+ * Gives dx and the token's shares of the sums. */
+MPT_ALWAYS_INLINE void token_backward(scan *k, int64_t t, const float *x, const float *dy,
+                                      const float *before, float *dx) {
     const float *b = k->b + t * k->b_stride, *c = k->c + t * k->b_stride;
+    const float *after = before + k->s.state * LANES;
     float *db = k->db + t * k->b_stride, *dc = k->dc + t * k->b_stride;
-    float *lambda = k->block, alpha = k->alpha[t], dalpha[LANES] = {0}, total = 0;
+    float alpha = k->alpha[t], delta = k->delta[t];
+    half x0 = *(const half *)x, x1 = *(const half *)(x + HALF);
+    half dy0 = *(const half *)dy, dy1 = *(const half *)(dy + HALF);
+    half sum0 = {0}, sum1 = {0}, dalpha = {0};
     for (int64_t n = 0; n < k->s.state; n++) {
-        float to_b = 0, to_c = 0;
-#pragma omp simd reduction(+ : to_b, to_c)
-        for (int l = 0; l < LANES; l++) {
-            float v = lambda[n * LANES + l] + dy[l] * c[n];
-            to_c += after[n * LANES + l] * dy[l];
-            to_b += v * x[l];
-            sum[l] += v * b[n];
-            dalpha[l] += v * before[n * LANES + l];
-            lambda[n * LANES + l] = v * alpha;
-        }
-        db[n] += k->delta[t] * to_b;
-        dc[n] += to_c;
+        float *lambda = k->block + n * LANES;
+        const float *s = before + n * LANES, *next = after + n * LANES;
+        half l0 = *(half *)lambda + dy0 * c[n], l1 = *(half *)(lambda + HALF) + dy1 * c[n];
+        half to_b = l0 * x0 + l1 * x1;
+        half to_c = *(const half *)next * dy0 + *(const half *)(next + HALF) * dy1;
+        sum0 += l0 * b[n];
+        sum1 += l1 * b[n];
+        dalpha += l0 * *(const half *)s + l1 * *(const half *)(s + HALF);
+        *(half *)lambda = l0 * alpha;
+        *(half *)(lambda + HALF) = l1 * alpha;
+        db[n] += delta * half_sum(&to_b);
+        dc[n] += half_sum(&to_c);
     }
-    for (int l = 0; l < LANES; l++)
-        total += dalpha[l];
-    return total;
+    *(half *)dx = k->d * dy0 + delta * sum0;
+    *(half *)(dx + HALF) = k->d * dy1 + delta * sum1;
+    half direct = x0 * sum0 + x1 * sum1, skip = x0 * dy0 + x1 * dy1;
+    float decay = half_sum(&dalpha) * alpha * k->a;
+    k->ddelta[t] += half_sum(&direct) + decay;
+    k->da_log += decay * delta;
+    k->dd += half_sum(&skip);
 }
 
 /* Tokens first ... end of one chunk and one block of rows. */
 MPT_CLONES static void scan_block_grad(scan *k, int64_t row, int64_t first, int64_t end) {
     int64_t lanes = block_lanes(k, row), size = k->s.state * LANES;
-    float x[LANES], dx[LANES], y[LANES], dy[LANES];
+    float x[LANES], dx[LANES], dy[LANES];
     load_block(k, first / k->s.chunk, row, k->history);
     for (int64_t t = first; t < end; t++) {
         float *state = k->history + (t - first) * size;
         load_lanes(k->x + t * k->x_stride + row, lanes, x);
-        for (int l = 0; l < LANES; l++)
-            dx[l] = k->delta[t] * x[l];
-        memset(y, 0, sizeof y);
-        token_forward(k->s.state, state, state + size, k->alpha[t], k->b + t * k->b_stride,
-                      k->c + t * k->b_stride, dx, y);
+        token_state(k, t, x, state, state + size);
     }
     for (int64_t t = end - 1; t >= first; t--) {
-        const float *state = k->history + (t - first) * size;
-        float sum[LANES] = {0}, direct = 0, skip = 0;
         load_lanes(k->x + t * k->x_stride + row, lanes, x);
         load_lanes(k->dy + t * k->x_stride + row, lanes, dy);
-        float dalpha = token_backward(k, t, x, dy, state, state + size, sum);
-        for (int l = 0; l < LANES; l++) {
-            dx[l] = k->d * dy[l] + k->delta[t] * sum[l];
-            direct += x[l] * sum[l];
-            skip += dy[l] * x[l];
-        }
-        k->dd += skip;
-        k->ddelta[t] += direct + dalpha * k->alpha[t] * k->a;
-        k->da_log += dalpha * k->alpha[t] * k->delta[t] * k->a;
+        token_backward(k, t, x, dy, k->history + (t - first) * size, dx);
         memcpy(k->dx + t * k->x_stride + row, dx, mpt_cpu_floats(lanes));
     }
 }

@@ -58,6 +58,24 @@ MPT_ALWAYS_INLINE float mpt_sigmoidf(float x) {
     return 1.0f / (1.0f + mpt_expf(-x));
 }
 
+/* log(1 + e) of e in [0, 1] within 2 ulp: twice the area tangent of e / (2 + e), by its series,
+ * whose ninth term is below half an ulp at 1. */
+MPT_ALWAYS_INLINE float mpt_log1pf_unit(float e) {
+    float s = e / (2.0f + e), q = s * s;
+    float p = 1.0f / 15.0f;
+    p = p * q + 1.0f / 13.0f;
+    p = p * q + 1.0f / 11.0f;
+    p = p * q + 1.0f / 9.0f;
+    p = p * q + 1.0f / 7.0f;
+    p = p * q + 1.0f / 5.0f;
+    p = p * q + 1.0f / 3.0f;
+    return 2.0f * (s + s * (q * p));
+}
+
+MPT_ALWAYS_INLINE float mpt_softplusf(float x) {
+    return (x < 0.0f ? 0.0f : x) + mpt_log1pf_unit(mpt_expf(x < 0.0f ? x : -x));
+}
+
 /* The largest of `most` and n numbers; NaN are passed over. By lanes, since a reduction with
  * such a comparison is one that clang does not vectorise. */
 MPT_ALWAYS_INLINE float mpt_largest(const float *x, int64_t n, float most) {
