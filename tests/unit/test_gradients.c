@@ -7,30 +7,11 @@
 #include "ref64.h"
 #include "op_cases.h"
 
-static const op_sizes odd = {.batch = 2,
-                             .sequence = 29,
-                             .in = 7,
-                             .out = 5,
-                             .heads = 6,
-                             .kv_heads = 2,
-                             .dim = 3,
-                             .groups = 3,
-                             .state = 5,
-                             .taps = 4,
-                             .chunk = 8};
+/* batch, sequence, in, out, heads, kv_heads, dim, groups, state, taps, chunk */
+static const op_sizes odd = {2, 29, 7, 5, 6, 2, 3, 3, 5, 4, 8};
 
-/* A sequence of one token, and taps that reach past its start. */
-static const op_sizes tiny = {.batch = 2,
-                              .sequence = 1,
-                              .in = 1,
-                              .out = 2,
-                              .heads = 1,
-                              .kv_heads = 1,
-                              .dim = 1,
-                              .groups = 1,
-                              .state = 1,
-                              .taps = 3,
-                              .chunk = 4};
+/* Sequences of one token, and taps that reach past the start. */
+static const op_sizes tiny = {2, 1, 1, 2, 1, 1, 1, 1, 1, 3, 4};
 
 /* The number whose gradient is tested: sum of dy * output over the outputs that have one. */
 static double loss_of(const op_row *row, op_case *c, const op_tensor *dy) {
