@@ -1,0 +1,32 @@
+# shellcheck shell=sh disable=SC2034
+# What the tests of the command share: sourced with MPTRUN and ROOT set by the caller's
+# arguments. `try` runs the command and keeps its status, stdout and stderr; the `want_` words
+# say what must hold of them and end the test where it does not.
+set -eu
+MPTRUN=$1
+ROOT=$2
+RECIPES=$ROOT/recipes
+WORK=$(mktemp -d)
+trap 'chmod -R u+rwx "$WORK"; rm -rf "$WORK"' EXIT
+cd "$WORK"
+
+try() {
+    tried=$*
+    status=0
+    "$MPTRUN" "$@" >out 2>err || status=$?
+}
+
+wrong() {
+    echo "mptrun $tried"
+    echo "  $1; status $status"
+    sed 's/^/  stdout: /' out | head -n 20
+    sed 's/^/  stderr: /' err | head -n 20
+    exit 1
+}
+
+want_status() { [ "$status" -eq "$1" ] || wrong "wanted status $1"; }
+# Extended regular expressions.
+want_out() { grep -qE -- "$1" out || wrong "wanted on stdout: $1"; }
+want_err() { grep -qE -- "$1" err || wrong "wanted on stderr: $1"; }
+want_no_out() { [ ! -s out ] || wrong "wanted nothing on stdout"; }
+want_no_err() { [ ! -s err ] || wrong "wanted nothing on stderr"; }

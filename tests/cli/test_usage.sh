@@ -1,0 +1,110 @@
+#!/bin/sh
+# The command line: what is refused and how, help, version, lists, and the manual page.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+try
+want_status 2
+want_err 'which recipe\?'
+want_no_out
+
+try plna x.lua
+want_status 2
+want_err "no command 'plna'; did you mean 'plan'\?"
+try help trian
+want_status 2
+want_err "no command 'trian'"
+
+try --shcedule x.lua
+want_status 2
+want_err "no option '--shcedule'; did you mean '--schedule'\?"
+try -z x.lua
+want_status 2
+want_err "no option '-z'"
+try --json=3 plan x.lua
+want_status 2
+want_err '--json takes no value'
+try plan x.lua --data
+want_status 2
+want_err '--data wants FILE'
+try plan x.lua --data ''
+want_status 2
+want_err "--data: '' is not a name"
+
+try x.lua --model ful
+want_status 2
+want_err "--model: no model 'ful' \(there are auto, full, proxy\); did you mean 'full'\?"
+try x.lua --device gpu
+want_status 2
+want_err "no device 'gpu' \(there are auto, ref, cpu\)"
+for threads in 0 -1 two 1x 5000 ''; do
+    try x.lua --threads "$threads"
+    want_status 2
+    want_err 'is not a number from 1 to 4096'
+done
+for seed in -1 x 1.5 ''; do
+    try x.lua --seed "$seed"
+    want_status 2
+    want_err 'is not a whole number'
+done
+for set in train.steps =3 ''; do
+    try x.lua --set "$set"
+    want_status 2
+    want_err 'is not PATH=VALUE'
+done
+try x.lua --dump=presice
+want_status 2
+want_err "no stage 'presice' .*did you mean 'precise'\?"
+
+# An option that a command would ignore is refused.
+try plan x.lua --out d
+want_status 2
+want_err "'plan' takes no --out; see mptrun help plan"
+try check x.lua --json
+want_status 2
+want_err "'check' takes no --json"
+try x.lua --schedule
+want_status 2
+try plan a.lua b.lua
+want_status 2
+want_err "takes one recipe, and 'b.lua' is a second one"
+
+for words in --help help 'help plan' 'plan --help'; do
+    # shellcheck disable=SC2086 # a list of words
+    try $words
+    want_status 0
+    want_out '^usage:'
+    want_out 'exit status:'
+    want_no_err
+done
+try help plan
+want_out '--schedule'
+if grep -q -- '--quiet' out; then wrong "help plan speaks of run's options"; fi
+
+try --version
+want_status 0
+want_out '^mptrun [0-9]+\.[0-9]+\.[0-9]+$'
+try --list-ops
+want_status 0
+want_out '^linear_wgrad +.*ref\.'
+try --list-formats
+want_status 0
+want_out '^nvfp4 +4 +1x16 +current +e4m3 +tensor'
+if [ -e /dev/full ]; then
+    tried='--list-ops >/dev/full'
+    status=0
+    "$MPTRUN" --list-ops >/dev/full 2>err || status=$?
+    want_status 4
+    want_err 'stdout could not be written'
+fi
+
+# Every option and stage of --help is in the manual page, and the other way round.
+"$MPTRUN" --help >help
+grep -oE -- '--[a-z-]+' help | sort -u >in_help
+sed -n 's/^\.It .*Fl -\([a-z-]*\).*/--\1/p' "$ROOT/runtime/cli/mptrun.1" | sort -u >in_page
+# The examples of --help add nothing of their own.
+diff in_help in_page || wrong "--help (<) and mptrun.1 (>) differ in options"
+stages=$(sed -n '/^stages/{n;p;}' help)
+for stage in $stages; do
+    grep -qw "$stage" "$ROOT/runtime/cli/mptrun.1" || wrong "mptrun.1 lacks the stage $stage"
+done
