@@ -22,6 +22,7 @@ diff recipes/nvfp4_12b.lua "$work/recipe.lua" || {
     echo "README.md shows another recipe than recipes/nvfp4_12b.lua"
     exit 1
 }
+# shellcheck disable=SC2016 # backquotes of Markdown
 for page in README.md runtime/README.md kernels/README.md; do
     grep -oE '`(runtime|kernels|lua|recipes|models|tests|\.ci)/[A-Za-z0-9_./*-]*`' "$page" |
         tr -d '`' | sort -u | while read -r path; do
