@@ -53,9 +53,11 @@ double mpt_cli_seconds(void) {
 }
 
 /* Notes of the library, such as what a recipe prints. They may come while a line of progress
- * stands on the terminal. */
+ * stands on the terminal; --quiet keeps the warnings only. */
 static void log_line(void *ud, mpt_log_level level, const char *line) {
-    mpt_progress_note(ud, "%s%s", level == MPT_LOG_WARNING ? "warning: " : "", line);
+    const mpt_progress *progress = ud;
+    if (level == MPT_LOG_WARNING || !progress->quiet)
+        mpt_progress_note(ud, "%s%s", level == MPT_LOG_WARNING ? "warning: " : "", line);
 }
 
 /* ---- plan, check, and the lists ---- */
@@ -137,7 +139,7 @@ static mpt_exit call(mpt_ctx *ctx, const mpt_options *options, mpt_progress *pro
 static mpt_exit run_command(const mpt_options *options) {
     mpt_ctx_options context = MPT_CTX_OPTIONS_INIT;
     mpt_ctx *ctx = NULL;
-    mpt_progress progress = {.drawn = 0};
+    mpt_progress progress = {.quiet = options->quiet};
     if (options->version) {
         printf("mptrun %s\n", mpt_version());
         return MPT_EXIT_DONE;

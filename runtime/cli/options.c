@@ -239,10 +239,11 @@ static void make_getopt(struct option *longs, char *shorts) {
     longs[N_ROWS] = (struct option){.name = NULL};
 }
 
+/* getopt gives 0 for a long option it does not know, which is nobody's letter. */
 static const option_row *row_of(int code) {
     if (code >= LONG_BASE)
         return &rows[code - LONG_BASE];
-    for (int i = 0; i < N_ROWS; i++)
+    for (int i = 0; i < N_ROWS && code != 0; i++)
         if (rows[i].letter == code)
             return &rows[i];
     return NULL;

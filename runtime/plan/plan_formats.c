@@ -35,40 +35,42 @@ static void print_coverage(const mpt_plan *plan, mpt_str *out) {
 
 /* ---- operands ---- */
 
-/* "nvfp4 16x16, e4m3 scales under one a tensor, stochastic, hadamard 16 with fixed signs" */
-static void describe(const mpt_quantizer *q, mpt_words *words) {
-    mpt_words_add(words, "%s", mpt_plan_format(q));
-    if (q->scaling != MPT_SCALING_NONE && q->block_rows == 0 && q->block_cols == 0)
-        mpt_words_add(words, ", one %s scale a tensor", mpt_plan_scale_format(q));
-    else if (q->scaling != MPT_SCALING_NONE)
-        mpt_words_add(words, " %dx%d, %s scales%s", (int)q->block_rows, (int)q->block_cols,
-                      mpt_plan_scale_format(q),
-                      q->outer == MPT_OUTER_TENSOR ? " under one a tensor" : "");
-    if (q->rounding != MPT_ROUNDING_NEAREST)
-        mpt_words_add(words, ", %s", mpt_plan_rounding(q));
-    if (q->hadamard.size)
-        mpt_words_add(words, ", hadamard %d with %s signs", (int)q->hadamard.size,
-                      q->hadamard.signs == MPT_SIGNS_NONE ? "no" : mpt_plan_signs(q));
+/* A row of the table: how one quantizer treats these operands. */
+static void print_quantizer(mpt_table *table, const char *operands, const mpt_quantizer *q) {
+    bool scaled = q->scaling != MPT_SCALING_NONE;
+    mpt_table_cell(table, "%s", operands);
+    mpt_table_cell(table, "%s", mpt_plan_format(q));
+    if (!scaled)
+        mpt_table_cell(table, "-");
+    else if (q->block_rows == 0 && q->block_cols == 0)
+        mpt_table_cell(table, "tensor");
+    else
+        mpt_table_cell(table, "%dx%d", (int)q->block_rows, (int)q->block_cols);
+    mpt_table_cell(table, "%s%s", scaled ? mpt_plan_scale_format(q) : "-",
+                   q->outer == MPT_OUTER_TENSOR ? " under one a tensor" : "");
+    mpt_table_cell(table, "%s", mpt_plan_rounding(q));
+    if (q->hadamard.size == 0)
+        mpt_table_cell(table, "-");
+    else
+        mpt_table_cell(table, "%d, %s signs", (int)q->hadamard.size,
+                       q->hadamard.signs == MPT_SIGNS_NONE ? "no" : mpt_plan_signs(q));
 }
 
 /* The slots of one policy, those with the same quantizer on one line. */
 static void print_slots(const mpt_policy *policy, mpt_str *out) {
     bool done[MPT_SLOT_COUNT] = {false};
     mpt_table table;
-    mpt_table_init(&table, out->ctx, "operand|quantized to");
+    mpt_table_init(&table, out->ctx, "operand|format|block|scales|rounding|hadamard");
     for (int s = 0; s < MPT_SLOT_COUNT; s++) {
-        mpt_words names = {.len = 0}, text = {.len = 0};
+        mpt_words names = {.len = 0};
         for (int t = s; t < MPT_SLOT_COUNT; t++) {
             if (done[t] || !mpt_quantizer_equal(&policy->slot[s], &policy->slot[t]))
                 continue;
             mpt_words_add(&names, "%s%s", names.len ? ", " : "", mpt_slot_name((mpt_slot)t));
             done[t] = true;
         }
-        if (names.len == 0)
-            continue;
-        describe(&policy->slot[s], &text);
-        mpt_table_cell(&table, "%s", names.data);
-        mpt_table_cell(&table, "%s", text.data);
+        if (names.len > 0)
+            print_quantizer(&table, names.data, &policy->slot[s]);
     }
     mpt_text_table(out, &table);
 }

@@ -14,19 +14,21 @@ enum { MOST_WARNINGS = 8 };
 
 /* ---- the model and its training ---- */
 
+static void add_span(mpt_words *text, const char *name, int64_t steps) {
+    mpt_words_add(text, ", %s ", name);
+    mpt_words_count(text, steps);
+    mpt_words_add(text, steps == 1 ? " step" : " steps");
+}
+
 static void print_lr(const mpt_train *train, mpt_str *out) {
     static const char *const names[] = {"constant", "linear", "cosine", "wsd"};
     mpt_words text = {.len = 0};
     mpt_words_add(&text, "%s, peak %g", names[train->lr.kind], train->lr.peak);
     if (train->lr.kind != MPT_LR_CONSTANT)
         mpt_words_add(&text, ", final %g", train->lr.final);
-    mpt_words_add(&text, ", warmup of ");
-    mpt_words_count(&text, mpt_span_steps(&train->lr.warmup, train));
-    mpt_words_add(&text, " steps");
-    if (train->lr.kind == MPT_LR_WSD) {
-        mpt_words_add(&text, ", decay over the last ");
-        mpt_words_count(&text, mpt_span_steps(&train->lr.decay, train));
-    }
+    add_span(&text, "warmup", mpt_span_steps(&train->lr.warmup, train));
+    if (train->lr.kind == MPT_LR_WSD)
+        add_span(&text, "decay", mpt_span_steps(&train->lr.decay, train));
     mpt_text_line(out, "lr", text.data);
 }
 
@@ -58,6 +60,14 @@ static void print_training(const mpt_train *train, mpt_str *out) {
     mpt_text_line(out, "training", text.data);
 }
 
+/* The model's, which may be larger than what its data uses. */
+static int64_t vocabulary(const mpt_graph *graph) {
+    for (int i = 0; i < graph->n_layers; i++)
+        if (graph->layers[i].kind == MPT_LAYER_HEAD)
+            return graph->layers[i].out_features;
+    return graph->vocab;
+}
+
 static void print_head(const mpt_plan *plan, mpt_str *out) {
     const mpt_program *p = plan->program;
     char model[256];
@@ -67,7 +77,7 @@ static void print_head(const mpt_plan *plan, mpt_str *out) {
     mpt_words_count(&text, plan->n_parameters);
     mpt_words_add(&text, " parameters, %d blocks, %d linear layers, vocabulary ",
                   plan->graph->n_blocks, plan->n_linear);
-    mpt_words_count(&text, plan->graph->vocab);
+    mpt_words_count(&text, vocabulary(plan->graph));
     mpt_text_line(out, "model", text.data);
     if (p->data)
         mpt_text_line(out, "data", mpt_data_describe(p->data));

@@ -30,3 +30,19 @@ want_out() { grep -qE -- "$1" out || wrong "wanted on stdout: $1"; }
 want_err() { grep -qE -- "$1" err || wrong "wanted on stderr: $1"; }
 want_no_out() { [ ! -s out ] || wrong "wanted nothing on stdout"; }
 want_no_err() { [ ! -s err ] || wrong "wanted nothing on stderr"; }
+
+# recipe FILE: writes a small sound recipe, quick to train and easy to spoil.
+recipe() {
+    cat >"$1" <<'END'
+local mlp = require "models.mlp"
+return recipe {
+  version = 1,
+  name = "small",
+  model = mlp "tiny",
+  precision = {
+    rules = { rule { "linear", use = e4m3 { rounding = "nearest" } } },
+  },
+  train = { steps = 3, batch = 2, sequence = 16, lr = constant { peak = 1e-3 } },
+}
+END
+}

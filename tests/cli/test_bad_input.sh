@@ -4,22 +4,6 @@
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-# recipe NAME: writes a small sound recipe, to be spoilt.
-recipe() {
-    cat >"$1" <<'END'
-local mlp = require "models.mlp"
-return recipe {
-  version = 1,
-  name = "small",
-  model = mlp "tiny",
-  precision = {
-    rules = { rule { "linear", use = e4m3 { rounding = "nearest" } } },
-  },
-  train = { steps = 2, batch = 2, sequence = 16, lr = constant { peak = 1e-3 } },
-}
-END
-}
-
 # ---- the recipe file ----
 
 for command in run plan check; do

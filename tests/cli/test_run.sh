@@ -3,11 +3,9 @@
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-GPT2=$RECIPES/gpt2_fp32.lua
-SMALL='--set train.steps=3 --set train.batch=2'
+recipe small.lua
 
-# shellcheck disable=SC2086 # a list of words
-try "$GPT2" $SMALL --out one
+try small.lua --set train.seed=5 --out one
 want_status 0
 want_out 'linear layers by format'
 want_out '^validation loss [0-9.]+ nats a token: '
@@ -19,38 +17,32 @@ done
 [ "$(grep -c '"event":"step"' one/metrics.jsonl)" -eq 3 ] || wrong "not one line a step"
 [ "$(wc -l <one/timing.jsonl)" -eq 3 ] || wrong "not one line of timing a step"
 tail -n 1 one/metrics.jsonl | grep -q '"event":"done"' || wrong "metrics do not end with done"
-grep -q -- '--set train.steps=3' one/recipe.lua || wrong "recipe.lua does not tell the --set"
+grep -q -- '--set train.seed=5' one/recipe.lua || wrong "recipe.lua does not tell the --set"
 
 # The same again gives the same bytes.
-# shellcheck disable=SC2086
-try "$GPT2" $SMALL --out two --quiet
+try small.lua --seed 5 --out two --quiet
 want_status 0
 want_no_err
 [ "$(wc -l <out)" -le 4 ] || wrong "--quiet prints more than the result"
 cmp one/metrics.jsonl two/metrics.jsonl || wrong "two runs differ"
 
 # Without --out: the next free runs/NAME-N.
-# shellcheck disable=SC2086
-try "$GPT2" $SMALL --quiet
-want_status 0
-# shellcheck disable=SC2086
-try "$GPT2" $SMALL --quiet
-want_status 0
 for n in 1 2; do
-    [ -d "runs/gpt2_fp32-$n" ] || wrong "runs are not numbered"
+    try small.lua --quiet
+    want_status 0
+    [ -d "runs/small-$n" ] || wrong "runs are not numbered"
 done
 
 # --until: the stages before training leave no folder; run takes one step.
-try "$GPT2" --until=plan --out three
+try small.lua --until=plan --out three
 want_status 0
 [ ! -e three ] || wrong "--until=plan left a run folder"
-# shellcheck disable=SC2086
-try "$GPT2" $SMALL --until=run --out four
+try small.lua --until=run --out four
 want_status 0
 [ "$(grep -c '"event":"step"' four/metrics.jsonl)" -eq 1 ] || wrong "--until=run: one step"
 
 # A signal ends the run after the step at hand, with whole files and status 0.
-"$MPTRUN" "$GPT2" --set train.steps=100000 --out five >out 2>err &
+"$MPTRUN" small.lua --set train.steps=100000000 --out five >out 2>err &
 pid=$!
 tries=0
 until grep -q '"event":"step"' five/metrics.jsonl 2>/dev/null || [ $tries -gt 300 ]; do
@@ -69,8 +61,14 @@ tail -n 1 five/metrics.jsonl | grep -q '"event":"done"' || wrong "metrics do not
 # A disk that takes no more is the machine's fault. A limit on file sizes stands in for it.
 tried='(files limited to 512 bytes)'
 status=0
-# shellcheck disable=SC2086 # a list of words
-(trap '' XFSZ && ulimit -f 1 && exec "$MPTRUN" "$GPT2" $SMALL --quiet --out six) >out 2>err ||
+(trap '' XFSZ && ulimit -f 1 && exec "$MPTRUN" small.lua --quiet --out six) >out 2>err ||
     status=$?
 want_status 4
 want_err '^mptrun: six/(plan\.json|recipe\.lua): cannot write'
+
+# A shipped recipe, twice: the losses are the same to the last byte.
+for n in 1 2; do
+    try "$RECIPES/gpt2_fp32.lua" --set train.steps=2 --quiet --out "gpt2-$n"
+    want_status 0
+done
+cmp gpt2-1/metrics.jsonl gpt2-2/metrics.jsonl || wrong "two runs of gpt2_fp32 differ"
