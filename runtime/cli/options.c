@@ -343,19 +343,16 @@ mpt_exit mpt_options_parse(mpt_options *options, int argc, char **argv) {
 
 /* ---- help ---- */
 
-enum { DOC_COLUMN = 26, LAST_COLUMN = 92 };
+enum { DOC_COLUMN = 29, LAST_COLUMN = 92 };
 
 /* A left column and a text beside it, broken at spaces. */
 static void print_row(FILE *out, const char *left, const char *doc) {
-    int column = fprintf(out, "%s", left);
-    if (column >= DOC_COLUMN)
-        column = fprintf(out, "\n") - 1;
-    column += fprintf(out, "%*s", DOC_COLUMN - column, "");
+    int column = fprintf(out, "%-*s", DOC_COLUMN - 1, left);
     while (*doc) {
         int word = (int)strcspn(doc, " ");
-        if (column + word > LAST_COLUMN)
-            column = fprintf(out, "\n%*s", DOC_COLUMN, "") - 1;
-        column += fprintf(out, "%.*s ", word, doc);
+        if (column + 1 + word > LAST_COLUMN)
+            column = fprintf(out, "\n%*s", DOC_COLUMN - 1, "") - 1;
+        column += fprintf(out, " %.*s", word, doc);
         doc += word + (doc[word] == ' ');
     }
     fprintf(out, "\n");
