@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "recipe/schema_rows.h"
+
 static const struct {
     const char *name;
     mpt_gemm gemm;
@@ -90,13 +92,12 @@ bool mpt_slot_use_by_name(const char *name, mpt_slot_use *out) {
 }
 
 void mpt_slot_use_merge(mpt_slot_use *under, const mpt_slot_use *over) {
-    const mpt_record *record = mpt_record_find("quantizer");
     if (over->has_format) {
         *under = *over;
         return;
     }
-    for (int i = 0; i < record->n_fields; i++) {
-        const mpt_field *field = &record->fields[i];
+    for (int i = 0; over->set >> i; i++) {
+        const mpt_field *field = &mpt_record_quantizer.fields[i];
         if (over->set >> i & 1)
             memcpy((char *)under + field->offset, (const char *)over + field->offset,
                    field->bytes);
