@@ -249,14 +249,16 @@ typedef struct mpt_step_result {
 } mpt_step_result;
 
 /* One optimizer step: on the recipe's data (tokens NULL), or on the caller's tokens,
- * int32 [batch, sequence + 1] with ids below the vocabulary. */
+ * int32 [batch, sequence + 1] with ids below the vocabulary. MPT_STOPPED after 20 skipped steps
+ * in a row; `out` is filled then too. */
 MPT_API MPT_CHECKED mpt_status mpt_trainer_step(mpt_trainer *trainer, const int32_t *tokens,
                                                 mpt_step_result *out);
 /* Whether all steps of the recipe are done. */
 MPT_API bool mpt_trainer_done(const mpt_trainer *trainer);
 
 /* Mean loss over validation windows, at most max_windows (0: all, 200 at most), in the current
- * phase's forward precision. Training is not touched. */
+ * phase's forward precision; NAN where the data's last tenth is shorter than a sequence.
+ * Training is not touched. */
 MPT_API MPT_CHECKED mpt_status mpt_trainer_eval(mpt_trainer *trainer, int64_t max_windows,
                                                 double *out_loss);
 /* Writes the metrics' last line. */
