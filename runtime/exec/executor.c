@@ -16,6 +16,7 @@ struct mpt_executor {
     const mpt_phase_program *program;
     const mpt_backend *backend;
     char *block;
+    bool owns_block;     /* else another phase's executor does */
     mpt_tensor *tensors; /* one a value */
 };
 
@@ -31,7 +32,8 @@ static mpt_tensor tensor_of(const mpt_phase_program *program, char *block, int v
     return tensor;
 }
 
-mpt_status mpt_executor_create(const mpt_phase_program *program, mpt_executor **out) {
+/* An executor without a block. */
+static mpt_status create_empty(const mpt_phase_program *program, mpt_executor **out) {
     mpt_ctx *ctx = program->ctx;
     const mpt_backend *backend =
         program->backend ? program->backend : mpt_backend_get(MPT_DEVICE_REF);
@@ -47,21 +49,47 @@ mpt_status mpt_executor_create(const mpt_phase_program *program, mpt_executor **
         return mpt_fail_memory(ctx, bytes);
     *executor = (mpt_executor){.ctx = ctx, .program = program, .backend = backend};
     executor->tensors = (mpt_tensor *)(executor + 1);
-    executor->block = backend->alloc(ctx, program->arena_bytes);
-    if (!executor->block) {
-        mpt_free(ctx, executor);
-        return mpt_fail_memory(ctx, program->arena_bytes);
-    }
-    for (int v = 0; v < program->graph->n_values; v++)
-        executor->tensors[v] = tensor_of(program, executor->block, v);
     *out = executor;
+    return MPT_OK;
+}
+
+static void use_block(mpt_executor *executor, char *block, bool owned) {
+    executor->block = block;
+    executor->owns_block = owned;
+    for (int v = 0; v < executor->program->graph->n_values; v++)
+        executor->tensors[v] = tensor_of(executor->program, block, v);
+}
+
+mpt_status mpt_executor_create(const mpt_phase_program *program, mpt_executor **out) {
+    MPT_TRY(create_empty(program, out));
+    char *block = (*out)->backend->alloc(program->ctx, program->arena_bytes);
+    if (!block) {
+        mpt_executor_destroy(*out);
+        *out = NULL;
+        return mpt_fail_memory(program->ctx, program->arena_bytes);
+    }
+    use_block(*out, block, true);
+    return MPT_OK;
+}
+
+mpt_status mpt_executor_create_within(const mpt_phase_program *program,
+                                      const mpt_executor *owner, mpt_executor **out) {
+    *out = NULL;
+    if (program->arena_bytes > owner->program->arena_bytes ||
+        program->backend != owner->program->backend)
+        return MPT_FAIL(program->ctx, MPT_INTERNAL, MPT_NOWHERE,
+                        "phase %s does not fit in the memory of phase %s", program->phase,
+                        owner->program->phase);
+    MPT_TRY(create_empty(program, out));
+    use_block(*out, owner->block, false);
     return MPT_OK;
 }
 
 void mpt_executor_destroy(mpt_executor *executor) {
     if (!executor)
         return;
-    executor->backend->free(executor->ctx, executor->block);
+    if (executor->owns_block)
+        executor->backend->free(executor->ctx, executor->block);
     mpt_free(executor->ctx, executor);
 }
 

@@ -11,6 +11,11 @@
 typedef struct mpt_executor mpt_executor;
 
 mpt_status mpt_executor_create(const mpt_phase_program *program, mpt_executor **out);
+
+/* An executor of another phase of the same run, in the block of `owner`, whose program needs no
+ * less of it. One of the two runs at a time; the values that the other left are lost. */
+mpt_status mpt_executor_create_within(const mpt_phase_program *program,
+                                      const mpt_executor *owner, mpt_executor **out);
 void mpt_executor_destroy(mpt_executor *executor);
 
 /* Binds the buffer of a state value (MASTER, GRADIENT, OPTIMIZER classes). */

@@ -24,13 +24,20 @@ void mpt_trainer_destroy(mpt_trainer *trainer) {
     mpt_free(trainer->ctx, trainer);
 }
 
+static int largest_phase(const mpt_program *program) {
+    int largest = 0;
+    for (int i = 1; i < program->n_phases; i++)
+        if (program->phases[i]->arena_bytes > program->phases[largest]->arena_bytes)
+            largest = i;
+    return largest;
+}
+
 /* Refuses before touching anything: an allocator that promises more than there is would let the
  * system kill the host later. */
 static mpt_status check_memory(const mpt_program *program) {
-    size_t need = mpt_state_bytes(program->phases[0]->graph);
+    size_t need = mpt_size_add(mpt_state_bytes(program->phases[0]->graph),
+                               program->phases[largest_phase(program)]->arena_bytes);
     uint64_t have = mpt_system_memory();
-    for (int i = 0; i < program->n_phases; i++)
-        need = mpt_size_add(need, program->phases[i]->arena_bytes);
     if (have == 0 || need <= have)
         return MPT_OK;
     mpt_status status = MPT_FAIL(program->ctx, MPT_OUT_OF_MEMORY, MPT_NOWHERE,
@@ -40,7 +47,8 @@ static mpt_status check_memory(const mpt_program *program) {
     return status;
 }
 
-/* Positions do not change over a run: 0 ... sequence - 1 in each row. */
+/* 0 ... sequence - 1 in each row: written anew for each micro-batch, because the phases share
+ * one block of memory. */
 static void fill_positions(const mpt_graph *graph, mpt_executor *executor) {
     if (graph->positions < 0)
         return;
@@ -49,19 +57,23 @@ static void fill_positions(const mpt_graph *graph, mpt_executor *executor) {
         positions[i] = (int32_t)(i % graph->sequence);
 }
 
+/* One executor a phase. The phase that needs most memory owns the block in which all work, so a
+ * switch costs nothing and a run needs what its largest phase needs. */
 static mpt_status create_executors(mpt_trainer *trainer) {
     const mpt_program *program = trainer->program;
-    size_t bytes = (size_t)program->n_phases * sizeof(mpt_executor *);
+    int n = program->n_phases, largest = largest_phase(program);
+    size_t bytes = (size_t)n * sizeof(mpt_executor *);
     trainer->executors = mpt_alloc(trainer->ctx, bytes);
     if (!trainer->executors)
         return mpt_fail_memory(trainer->ctx, bytes);
-    for (int i = 0; i < program->n_phases; i++) {
-        const mpt_phase_program *phase = program->phases[i];
-        mpt_executor **executor = &trainer->executors[i];
-        MPT_TRY(mpt_executor_create(phase, executor));
-        trainer->n_executors++;
-        mpt_state_bind(trainer->state, phase->graph, *executor);
-        fill_positions(phase->graph, *executor);
+    trainer->n_executors = n;
+    mpt_executor **owner = &trainer->executors[largest];
+    MPT_TRY(mpt_executor_create(program->phases[largest], owner));
+    for (int i = 0; i < n; i++) {
+        if (i != largest)
+            MPT_TRY(
+                mpt_executor_create_within(program->phases[i], *owner, &trainer->executors[i]));
+        mpt_state_bind(trainer->state, program->phases[i]->graph, trainer->executors[i]);
     }
     return MPT_OK;
 }
@@ -168,6 +180,7 @@ double mpt_trainer_forward(mpt_trainer *trainer, const int32_t *tokens, const in
     size_t bytes = (size_t)(graph->batch * graph->sequence) * sizeof *tokens;
     memcpy(mpt_executor_tensor(executor, graph->tokens)->data, tokens, bytes);
     memcpy(mpt_executor_tensor(executor, graph->targets)->data, targets, bytes);
+    fill_positions(graph, executor);
     mpt_executor_run(executor, MPT_PASS_FORWARD, env);
     return (double)*(const float *)mpt_executor_tensor(executor, graph->loss)->data;
 }

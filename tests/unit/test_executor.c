@@ -415,6 +415,52 @@ static void test_create_when_the_block_is_refused_then_status_and_nothing_kept(v
     teardown(&f);
 }
 
+/* ---- phases in one block ---- */
+
+static void test_create_when_within_another_then_both_work_in_its_block(void **state) {
+    (void)state;
+    fixture alone, shared;
+    mpt_executor *second;
+    setup(&alone, &net, "nvfp4", MPT_DEVICE_REF);
+    setup(&shared, &net, "nvfp4", MPT_DEVICE_REF);
+    const mpt_graph *graph = shared.program->graph;
+    size_t before = mpt_ctx_memory(shared.ctx).live_bytes;
+    assert_mpt_ok(shared.ctx,
+                  mpt_executor_create_within(shared.program, shared.executor, &second));
+    assert_true(mpt_ctx_memory(shared.ctx).live_bytes - before < shared.program->arena_bytes);
+    assert_ptr_equal(mpt_executor_tensor(second, graph->loss)->data,
+                     mpt_executor_tensor(shared.executor, graph->loss)->data);
+    for (int v = 0; v < graph->n_values; v++)
+        if (shared.program->placement[v].state)
+            mpt_executor_bind(second, v, data_of(&shared, v));
+    mpt_executor *first = shared.executor;
+    for (int step = 0; step < 4; step++) {
+        shared.executor = step % 2 ? second : first;
+        run_step(&shared);
+        run_step(&alone);
+    }
+    shared.executor = first;
+    assert_memory_equal(alone.memory, shared.memory, alone.used * sizeof(float));
+    mpt_executor_destroy(second);
+    teardown(&alone);
+    teardown(&shared);
+}
+
+static void test_create_when_within_a_smaller_one_then_refused(void **state) {
+    (void)state;
+    fixture f;
+    mpt_executor *second;
+    setup(&f, &net, "fp32", MPT_DEVICE_REF);
+    mpt_phase_program larger = *f.program;
+    larger.arena_bytes += 64;
+    larger.phase = "settle";
+    assert_int_equal(mpt_executor_create_within(&larger, f.executor, &second), MPT_INTERNAL);
+    assert_string_equal(mpt_ctx_error(f.ctx)->message,
+                        "phase settle does not fit in the memory of phase main");
+    assert_null(second);
+    teardown(&f);
+}
+
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_run_when_two_tokens_then_loss_and_gradients_are_those_by_hand),
     cmocka_unit_test(test_run_when_two_micro_batches_then_gradients_add_up),
@@ -428,6 +474,8 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_run_when_more_threads_are_asked_for_then_no_more_than_compiled),
     cmocka_unit_test(test_create_when_backend_is_of_another_version_then_refused),
     cmocka_unit_test(test_create_when_the_block_is_refused_then_status_and_nothing_kept),
+    cmocka_unit_test(test_create_when_within_another_then_both_work_in_its_block),
+    cmocka_unit_test(test_create_when_within_a_smaller_one_then_refused),
 };
 
 MPT_TEST_MAIN(cases)
