@@ -66,8 +66,10 @@ mpt_status mpt_chunk_read(mpt_sandbox *box, const char *file, const char *path,
 }
 
 void mpt_chunk_run(lua_State *L, const mpt_lua_chunk *chunk) {
+    static const char mark[] = "\xef\xbb\xbf"; /* what some editors put before UTF-8 */
+    size_t skip = strncmp(chunk->text, mark, 3) == 0 ? 3 : 0;
     luaL_checkstack(L, 8, "modules nest too deep");
-    int rc = luaL_loadbufferx(L, chunk->text, chunk->length, chunk->source, "t");
+    int rc = luaL_loadbufferx(L, chunk->text + skip, chunk->length - skip, chunk->source, "t");
     if (rc == LUA_ERRMEM)
         mpt_sandbox_uncaught(L, rc);
     if (rc != LUA_OK)

@@ -104,6 +104,7 @@ static mpt_source_key key_at(lua_State *L, int index) {
 
 mpt_where mpt_lua_value_where(lua_State *L, int index, int key_index) {
     int top = lua_gettop(L), n = 0;
+    luaL_checkstack(L, DEPTH_MAX + 8, "tables nest too deep");
     key_index = lua_absindex(L, key_index);
     push_origin(L, index, key_index);
     const mpt_lua_value *from = mpt_lua_value_at(L, -1);
@@ -152,6 +153,10 @@ static void push_path(lua_State *L, int path, int key) {
     lua_rawseti(L, -2, n + 1);
 }
 
+/* Replaces the plain table above `key` by its value. */
+static void replace_by_copy(lua_State *L, const mpt_lua_value *like, int key, int path,
+                            int depth);
+
 /* Pushes the value for a plain table; `path` is 0 for the argument of the word itself. */
 static void push_copy(lua_State *L, const mpt_lua_value *like, int fields, int path,
                       int depth) {
@@ -163,29 +168,41 @@ static void push_copy(lua_State *L, const mpt_lua_value *like, int fields, int p
     int self = lua_gettop(L);
     lua_newtable(L);
     int64_t n = 0;
+    lua_Integer n_positions = 0, last = 0;
     for (lua_pushnil(L); lua_next(L, fields); n++) {
-        int key = lua_gettop(L) - 1, type = lua_type(L, -1);
-        if (lua_type(L, key) != LUA_TSTRING && !lua_isinteger(L, key))
-            fail_field(L, like->where, "%s: keys are names or positions, not a %s", like->word,
-                       luaL_typename(L, key));
-        if (type == LUA_TTABLE) {
-            mpt_lua_value nested = *like;
-            nested.kind = MPT_LUA_TABLE;
-            push_path(L, path, key);
-            push_copy(L, &nested, key + 1, lua_gettop(L), depth + 1);
-            lua_remove(L, -2);
-            lua_replace(L, key + 1);
+        int key = lua_gettop(L) - 1;
+        if (lua_isinteger(L, key)) {
+            n_positions++;
+            last = lua_tointeger(L, key) > last ? lua_tointeger(L, key) : last;
+        } else if (lua_type(L, key) != LUA_TSTRING) {
+            fail_field(L, like->where, "%s: keys are names or positions, not %s", like->word,
+                       mpt_lua_describe(L, key));
         }
+        if (lua_type(L, -1) == LUA_TTABLE)
+            replace_by_copy(L, like, key, path, depth);
         lua_pushvalue(L, key);
         lua_insert(L, -2);
         lua_rawset(L, self + 1);
     }
+    if (last != n_positions)
+        fail_field(L, like->where, "%s: a list has holes: some of its values are nil%s",
+                   like->word, "");
     mpt_sandbox_charge(L, n + TABLE_STEPS);
     lua_setiuservalue(L, self, FIELDS);
     if (path) {
         lua_pushvalue(L, path);
         lua_setiuservalue(L, self, PATH);
     }
+}
+
+static void replace_by_copy(lua_State *L, const mpt_lua_value *like, int key, int path,
+                            int depth) {
+    mpt_lua_value nested = *like;
+    nested.kind = MPT_LUA_TABLE;
+    push_path(L, path, key);
+    push_copy(L, &nested, key + 1, lua_gettop(L), depth + 1);
+    lua_remove(L, -2);
+    lua_replace(L, key + 1);
 }
 
 void mpt_lua_value_new(lua_State *L, mpt_lua_kind kind, const char *word, mpt_where where,

@@ -88,6 +88,26 @@ static void test_rule_when_incomplete_then_it_is_refused(void **state) {
         "= bf16 }");
 }
 
+static void test_list_when_it_has_a_hole_then_it_is_refused(void **state) {
+    (void)state;
+    mpt_lua_refuse_fields("precision = { rules = { nil, rule { 'linear', use = bf16 } } }",
+                          "r.lua:4: recipe: a list has holes: some of its values are nil");
+    mpt_lua_refuse_fields("precision = { rules = { rule { 'linear', use = bf16 }, [3] = 1 } }",
+                          "r.lua:4: recipe: a list has holes: some of its values are nil");
+    mpt_lua_refuse_fields("[{}] = 1",
+                          "r.lua:4: recipe: keys are names or positions, not a table");
+    mpt_lua_refuse_fields("'stray'", "r.lua:5: recipe: a text stands here without a name; give "
+                                     "it a name: name = value");
+}
+
+static void test_text_when_it_begins_with_a_byte_order_mark_then_it_is_skipped(void **state) {
+    (void)state;
+    mpt_ctx *ctx = mpt_test_ctx();
+    mpt_recipe *r =
+        mpt_lua_load(ctx, "\xef\xbb\xbf" MPT_LUA_MODEL "return recipe { model = m 's' }");
+    mpt_lua_finish(ctx, r);
+}
+
 static void test_name_when_unknown_then_a_near_one_is_suggested(void **state) {
     (void)state;
     mpt_lua_refuse("\nreturn recipe { model = nvpf4 }",
@@ -188,6 +208,8 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_key_when_unknown_then_path_and_suggestion_are_given),
     cmocka_unit_test(test_value_when_wrong_then_the_way_out_is_given),
     cmocka_unit_test(test_rule_when_incomplete_then_it_is_refused),
+    cmocka_unit_test(test_list_when_it_has_a_hole_then_it_is_refused),
+    cmocka_unit_test(test_text_when_it_begins_with_a_byte_order_mark_then_it_is_skipped),
     cmocka_unit_test(test_name_when_unknown_then_a_near_one_is_suggested),
     cmocka_unit_test(test_word_when_misused_then_an_example_is_shown),
     cmocka_unit_test(test_model_when_missing_or_wrong_then_it_is_refused),

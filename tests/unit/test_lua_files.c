@@ -1,6 +1,10 @@
 /* lua/bind: shipped recipes, --set, and what `require` reaches. */
 #include "lua_test.h"
 
+#include <stdlib.h>
+
+#include "graph/nn.h"
+
 /* ---- files ---- */
 
 static void test_recipes_when_shipped_then_each_loads_and_freezes(void **state) {
@@ -17,6 +21,45 @@ static void test_recipes_when_shipped_then_each_loads_and_freezes(void **state) 
         assert_mpt_ok(ctx, mpt_recipe_freeze(recipe));
         mpt_lua_finish(ctx, recipe);
     }
+}
+
+/* The figures of the NVFP4 paper: first 2 and last 8 of 62 blocks stay in BF16. */
+static void test_nvfp4_12b_when_resolved_then_104_of_124_layers_are_nvfp4(void **state) {
+    (void)state;
+    mpt_ctx *ctx = mpt_test_ctx();
+    mpt_recipe *recipe = NULL;
+    mpt_graph *graph = NULL;
+    int n_nvfp4 = 0, n_linear = 0;
+    assert_mpt_ok(
+        ctx, mpt_recipe_load_file(ctx, MPT_SOURCE_DIR "/recipes/nvfp4_12b.lua", NULL, &recipe));
+    assert_mpt_ok(ctx, mpt_recipe_freeze(recipe));
+    assert_mpt_ok(ctx, mpt_graph_create(ctx, 1, 8192, 128, &graph));
+    mpt_nn nn = {.graph = graph, .prefix = "", .block = -1};
+    assert_mpt_ok(ctx, recipe->source.build(recipe->source.ud, &nn, false));
+    mpt_policy *policies = calloc((size_t)graph->n_layers, sizeof *policies);
+    assert_non_null(policies);
+    assert_int_equal(recipe->n_phases, 2);
+    assert_mpt_ok(ctx, mpt_recipe_resolve(recipe, 0, graph->layers, graph->n_layers,
+                                          graph->n_blocks, policies));
+    for (int i = 0; i < graph->n_layers; i++) {
+        const mpt_quantizer *slot = policies[i].slot;
+        if (graph->layers[i].kind != MPT_LAYER_LINEAR)
+            continue;
+        n_linear++;
+        if (slot[MPT_SLOT_FPROP_X].format != MPT_DTYPE_E2M1)
+            continue;
+        n_nvfp4++;
+        assert_int_equal(slot[MPT_SLOT_DGRAD_W].block_rows, 16);
+        assert_int_equal(slot[MPT_SLOT_WGRAD_X].hadamard.size, 16);
+        assert_int_equal(slot[MPT_SLOT_WGRAD_DY].hadamard.size, 16);
+        assert_int_equal(slot[MPT_SLOT_DGRAD_DY].rounding, MPT_ROUNDING_STOCHASTIC);
+        assert_int_equal(slot[MPT_SLOT_DGRAD_DY].hadamard.size, 0);
+    }
+    assert_int_equal(n_linear, 124);
+    assert_int_equal(n_nvfp4, 104);
+    free(policies);
+    mpt_graph_destroy(graph);
+    mpt_lua_finish(ctx, recipe);
 }
 
 static void test_sets_when_given_then_they_come_last(void **state) {
@@ -120,6 +163,7 @@ static void test_model_file_when_wrong_then_its_own_line_is_named(void **state) 
 
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_recipes_when_shipped_then_each_loads_and_freezes),
+    cmocka_unit_test(test_nvfp4_12b_when_resolved_then_104_of_124_layers_are_nvfp4),
     cmocka_unit_test(test_sets_when_given_then_they_come_last),
     cmocka_unit_test(test_file_when_absent_then_the_path_is_named),
     cmocka_unit_test(test_require_when_the_module_is_beside_the_recipe_then_it_is_found),
