@@ -91,9 +91,13 @@ static mpt_exit check_one(mpt_ctx *ctx, const mpt_options *options, const char *
     if (status == MPT_OK)
         status = mpt_cli_compile(recipe, options, MPT_MODEL_FULL, &program);
     mpt_exit result = status == MPT_OK ? MPT_EXIT_DONE : mpt_cli_fail(ctx, status);
-    for (; program && mpt_program_warning(program, n, &warning); n++)
-        printf("%s:%d: warning: %s: %s\n", warning.file ? warning.file : path, warning.line,
-               warning.name, warning.text);
+    for (; program && mpt_program_warning(program, n, &warning); n++) {
+        if (warning.file)
+            printf("%s:%d: ", warning.file, warning.line);
+        else
+            printf("%s: ", path);
+        printf("warning: %s: %s\n", warning.name, warning.text);
+    }
     if (program && n == 0)
         printf("%s: no errors, no warnings\n", path);
     mpt_program_destroy(program);

@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- the tables ---- */
 
@@ -268,8 +269,8 @@ static mpt_exit no_command(const char *word) {
 static mpt_exit take_words(mpt_options *options, int n, char **words) {
     int command = n > 0 ? find_command(words[0]) : MPT_COMMAND_RUN;
     bool named = n > 0 && command >= 0;
-    /* A word without a dot or a slash names no recipe: it must be a slip in a command. */
-    if (command < 0 && !strpbrk(words[0], "./"))
+    /* A word that looks like no path and names no file must be a slip in a command. */
+    if (command < 0 && !strpbrk(words[0], "./") && access(words[0], F_OK) != 0)
         return no_command(words[0]);
     options->command = command < 0 ? MPT_COMMAND_RUN : (mpt_command)command;
     options->topic = named ? options->command : MPT_COMMAND_HELP;
@@ -282,6 +283,13 @@ static mpt_exit take_words(mpt_options *options, int n, char **words) {
         options->topic = (mpt_command)topic;
     }
     return MPT_EXIT_DONE;
+}
+
+static int stage_index(const char *name) {
+    int i = 0;
+    while (mpt_stage_name(i) && strcmp(mpt_stage_name(i), name) != 0)
+        i++;
+    return i;
 }
 
 /* Whether the command has the recipes it needs and takes all the options that were given. */
@@ -301,6 +309,12 @@ static mpt_exit check_fit(const mpt_options *options, const bool *given) {
         fprintf(stderr, "mptrun: which recipe? mptrun %s%s%s; see mptrun --help\n",
                 options->command == MPT_COMMAND_RUN ? "" : command->name,
                 options->command == MPT_COMMAND_RUN ? "" : " ", command->takes);
+        return MPT_EXIT_USAGE;
+    }
+    if (options->dump && options->until &&
+        stage_index(options->dump) > stage_index(options->until)) {
+        fprintf(stderr, "mptrun: --until=%s ends before --dump=%s has something to print\n",
+                options->until, options->dump);
         return MPT_EXIT_USAGE;
     }
     if (options->n_recipes > command->most_recipes) {

@@ -211,17 +211,21 @@ static mpt_status train(run *r) {
 
 /* ---- the result ---- */
 
+/* ": 0.93 nats below the unigram entropy (4.18)"; nothing where the entropy is unknown. */
+static void print_distance(double loss, double entropy, const char *lead, const char *name) {
+    if (!isnan(entropy))
+        printf("%s%.2f nats %s the %s (%.2f)", lead, fabs(entropy - loss),
+               loss <= entropy ? "below" : "above", name, entropy);
+}
+
 static void print_loss(const run *r, double loss) {
     if (isnan(loss)) {
         printf("no validation loss: the data is too short to hold any back\n");
         return;
     }
     printf("validation loss %.4f nats a token", loss);
-    if (!isnan(r->info.unigram))
-        printf(": %.2f nats %s the unigram entropy (%.2f)", fabs(r->info.unigram - loss),
-               loss <= r->info.unigram ? "below" : "above", r->info.unigram);
-    if (!isnan(r->info.floor))
-        printf(", %.2f above the floor (%.2f)", loss - r->info.floor, r->info.floor);
+    print_distance(loss, r->info.unigram, ": ", "unigram entropy");
+    print_distance(loss, r->info.floor, ", ", "floor");
     printf("\n");
 }
 
@@ -251,21 +255,26 @@ static mpt_status finish(run *r) {
 
 /* A failed write was said where it happened; everything else is in the context. */
 static mpt_exit fail(run *r, mpt_status status) {
-    if (status == MPT_IO && r->folder.failed)
-        return MPT_EXIT_MACHINE;
-    return mpt_cli_fail(r->ctx, status);
+    mpt_exit result = MPT_EXIT_MACHINE;
+    if (status != MPT_IO || !r->folder.failed)
+        result = mpt_cli_fail(r->ctx, status);
+    if (r->n_done > 0)
+        mpt_progress_note(r->progress, "mptrun: %s holds the steps until then", r->folder.path);
+    return result;
 }
 
+/* Memory first: a run that is refused for it leaves no folder behind. */
 static mpt_exit run_program(run *r) {
     mpt_trainer_options options = MPT_TRAINER_OPTIONS_INIT;
-    mpt_exit filled = fill_folder(r);
-    if (filled != MPT_EXIT_DONE)
-        return filled;
     options.metrics = mpt_folder_metrics;
     options.metrics_ud = &r->folder;
     mpt_status status = mpt_trainer_create(r->program, &options, &r->trainer);
-    if (status == MPT_OK)
-        status = train(r);
+    if (status != MPT_OK)
+        return mpt_cli_fail(r->ctx, status);
+    mpt_exit filled = fill_folder(r);
+    if (filled != MPT_EXIT_DONE)
+        return filled;
+    status = train(r);
     if (status == MPT_OK)
         status = finish(r);
     return status == MPT_OK ? MPT_EXIT_DONE : fail(r, status);

@@ -66,9 +66,27 @@ status=0
 want_status 4
 want_err '^mptrun: six/(plan\.json|recipe\.lua): cannot write'
 
-# A shipped recipe, twice: the losses are the same to the last byte.
-for n in 1 2; do
-    try "$RECIPES/gpt2_fp32.lua" --set train.steps=2 --quiet --out "gpt2-$n"
+# A model that does not fit is refused before a folder is made.
+try "$RECIPES/nvfp4_12b.lua" --model full --quiet --out seven
+want_status 4
+want_err 'training needs [0-9.]+ GB'
+[ ! -e seven ] || wrong "a run that was refused left a folder behind"
+
+# A shipped recipe, twice, and on one thread: the losses are the same to the last byte.
+for threads in 2 2 1; do
+    rm -rf gpt2-b
+    [ ! -e gpt2-a ] || mv gpt2-a gpt2-b
+    try "$RECIPES/gpt2_nvfp4.lua" --set train.steps=2 --threads $threads --quiet --out gpt2-a
     want_status 0
+    [ ! -e gpt2-b ] || cmp gpt2-a/metrics.jsonl gpt2-b/metrics.jsonl ||
+        wrong "two runs of gpt2_nvfp4 differ"
 done
-cmp gpt2-1/metrics.jsonl gpt2-2/metrics.jsonl || wrong "two runs of gpt2_fp32 differ"
+
+# Every tensor of a step is the same on one thread and on two, the quantizers' among them.
+for threads in 1 2; do
+    try plan "$RECIPES/gpt2_nvfp4.lua" --dump=run --threads $threads
+    want_status 0
+    want_out 'quantize'
+    mv out "dump-$threads"
+done
+cmp dump-1 dump-2 || wrong "the number of threads changes a tensor"

@@ -56,6 +56,10 @@ try x.lua --dump=presice
 want_status 2
 want_err "no stage 'presice' .*did you mean 'precise'\?"
 
+try x.lua --dump=plan --until=grad
+want_status 2
+want_err 'until=grad ends before --dump=plan'
+
 # An option that a command would ignore is refused.
 try plan x.lua --out d
 want_status 2
