@@ -1,6 +1,6 @@
 #!/bin/sh
 # readme.sh ROOT: the README shows the example that is compiled, and the recipe that is shipped,
-# word for word; every file and folder it names is there.
+# word for word; every file and folder that the pages name is there (NAME stands for any).
 set -eu
 cd "$1"
 work=$(mktemp -d)
@@ -25,7 +25,7 @@ diff recipes/nvfp4_12b.lua "$work/recipe.lua" || {
 # shellcheck disable=SC2016 # backquotes of Markdown
 for page in README.md runtime/README.md kernels/README.md; do
     grep -oE '`(runtime|kernels|lua|recipes|models|tests|\.ci)/[A-Za-z0-9_./*-]*`' "$page" |
-        tr -d '`' | sort -u | while read -r path; do
+        tr -d '`' | grep -v NAME | sort -u | while read -r path; do
         # Patterns stand for what they match.
         # shellcheck disable=SC2086
         set -- $path
