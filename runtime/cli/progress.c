@@ -54,7 +54,7 @@ static void clear_line(mpt_progress *progress) {
     progress->drawn = 0;
 }
 
-/* Draws in place, cut to the terminal so that the line never wraps. */
+/* Draws over the old line in one write, cut to the terminal so that it never wraps. */
 static void draw(mpt_progress *progress, const char *line, int length) {
     struct winsize window = {.ws_col = 0};
     int width = 80;
@@ -62,8 +62,8 @@ static void draw(mpt_progress *progress, const char *line, int length) {
         width = window.ws_col;
     if (length > width - 1)
         length = width - 1;
-    clear_line(progress);
-    fprintf(stderr, "%.*s", length, line);
+    int pad = progress->drawn > length ? progress->drawn - length : 0;
+    fprintf(stderr, "\r%.*s%*s", length, line, pad, "");
     fflush(stderr);
     progress->drawn = length;
 }
