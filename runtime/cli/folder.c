@@ -17,16 +17,17 @@ static mpt_exit machine_fault(const char *what, const char *path) {
 
 mpt_exit mpt_folder_check(const char *out) {
     struct dirent *entry;
+    struct stat there;
     int entries = 0;
-    if (!out)
-        return MPT_EXIT_DONE;
-    DIR *dir = opendir(out);
-    if (!dir) {
-        if (errno != ENOTDIR)
-            return MPT_EXIT_DONE; /* not there yet, or mkdir will say what is wrong */
+    if (!out || stat(out, &there) != 0)
+        return MPT_EXIT_DONE; /* not there yet, or mkdir will say what is wrong */
+    if (!S_ISDIR(there.st_mode)) {
         fprintf(stderr, "mptrun: --out: %s is a file; name a folder\n", out);
         return MPT_EXIT_USAGE;
     }
+    DIR *dir = opendir(out);
+    if (!dir)
+        return machine_fault("cannot read the folder", out);
     while ((entry = readdir(dir)))
         entries += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
     closedir(dir);

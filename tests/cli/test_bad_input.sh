@@ -89,9 +89,9 @@ want_err 'used is not empty'
 try good.lua --out used/file
 want_status 2
 want_err 'is a file; name a folder'
-try good.lua --out /proc/run
+try good.lua --out used/file/run
 want_status 4
-want_err '/proc/run'
+want_err 'used/file/run: cannot make the run folder: Not a directory'
 [ ! -e runs ] || wrong "a refused run left a folder behind"
 
 # check looks at all, and the first fault decides the status.
