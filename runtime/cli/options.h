@@ -1,5 +1,5 @@
-/* The command line as a struct. One table in options.c makes the parser, --help and the checks
- * of which command takes which option; mptrun.1 is compared with it by a test. */
+/* The command line as a struct. One table (option_rows.c) makes the parser, --help and the
+ * checks of which command takes which option; mptrun.1 is compared with it by a test. */
 #ifndef MPT_CLI_OPTIONS_H
 #define MPT_CLI_OPTIONS_H
 

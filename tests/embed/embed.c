@@ -1,4 +1,4 @@
-/* Trains ten steps of a recipe inside another program. cc embed.c -lmpt && ./a.out RECIPE.lua */
+/* Ten training steps inside another program: cc embed.c -lmpt && ./a.out RECIPE.lua */
 #include <mpt/mpt.h>
 #include <stdio.h>
 

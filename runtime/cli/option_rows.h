@@ -1,0 +1,43 @@
+/* The rows behind the command line: commands and options, each with its words for --help.
+ *
+ * A row says what it is called, what it takes, which commands it belongs to and where its value
+ * goes. options.c parses by the rows; option_rows.c holds them and prints them as help. */
+#ifndef MPT_CLI_OPTION_ROWS_H
+#define MPT_CLI_OPTION_ROWS_H
+
+#include "cli/options.h"
+
+typedef struct mpt_command_row {
+    const char *name, *takes, *doc;
+    int most_recipes; /* INT_MAX: any number */
+} mpt_command_row;
+
+extern const mpt_command_row mpt_command_rows[MPT_COMMAND_COUNT];
+
+typedef enum mpt_option_kind {
+    MPT_OPTION_FLAG,   /* bool */
+    MPT_OPTION_TEXT,   /* const char *, not empty */
+    MPT_OPTION_CHOICE, /* int: index into `choices` */
+    MPT_OPTION_COUNT,  /* int, 1 to 4096 */
+    MPT_OPTION_SET,    /* PATH=VALUE, appended to `sets` */
+    MPT_OPTION_SEED,   /* train.seed=N, appended to `sets` */
+    MPT_OPTION_STAGE   /* const char *: the name of a stage */
+} mpt_option_kind;
+
+typedef struct mpt_option_row {
+    const char *name;
+    char letter; /* 0: none */
+    const char *takes;
+    mpt_option_kind kind;
+    unsigned commands; /* which take it; ALONE: stands instead of a command */
+    size_t offset;
+    const char *const *choices;
+    const char *doc;
+} mpt_option_row;
+
+enum { MPT_OPTIONS_MAX = 32 }; /* there are fewer rows: option_rows.c asserts it */
+
+extern const mpt_option_row mpt_option_rows[];
+extern const int mpt_n_option_rows;
+
+#endif
