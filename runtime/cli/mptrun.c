@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/run.h"
+#include "cli/waiting.h"
 
 /* ---- what all commands use ---- */
 
@@ -165,6 +166,7 @@ static mpt_exit run_command(const mpt_options *options) {
 
 int main(int argc, char **argv) {
     mpt_options options;
+    mpt_cli_wait_briefly(argv);
     mpt_exit result = mpt_options_parse(&options, argc, argv);
     if (result == MPT_EXIT_DONE)
         result = mpt_cli_flush(run_command(&options));
