@@ -52,7 +52,7 @@ const mpt_option_row mpt_option_rows[] = {
     {"schedule", 0, NULL, MPT_OPTION_FLAG, PLAN, AT(schedule), NULL,
      "the fixed op schedule of every phase, one step a line"},
     {"dump", 0, "STAGE", MPT_OPTION_STAGE, RUN | PLAN, AT(dump), NULL,
-     "prints the value after a stage as text; plan prints nothing else"},
+     "prints the value after a stage as text, and nothing else; with --until the run goes on"},
     {"until", 0, "STAGE", MPT_OPTION_STAGE, RUN, AT(until), NULL,
      "stops after a stage: load compiles nothing, freeze to plan train nothing, run takes one "
      "step"},

@@ -76,12 +76,18 @@ static bool ends_before(const run *r, const char *stage) {
     return last < at;
 }
 
+/* A dump alone is all that is wanted; with --until the run goes on as far as that says. */
+static bool only_dumps(const run *r) {
+    return r->options->dump && !r->options->until;
+}
+
 static mpt_status prepare(run *r) {
     const mpt_options *o = r->options;
     mpt_status status = mpt_cli_load(r->ctx, o, o->recipes[0], &r->recipe);
     if (status != MPT_OK || (ends_before(r, "freeze") && !o->dump))
         return status;
-    status = show_plan(r);
+    if (!only_dumps(r))
+        status = show_plan(r);
     if (status == MPT_OK)
         status = mpt_cli_compile(r->recipe, o, MPT_MODEL_AUTO, &r->program);
     if (status != MPT_OK)
@@ -289,7 +295,7 @@ mpt_exit mpt_cli_run(mpt_ctx *ctx, const mpt_options *options, mpt_progress *pro
     mpt_status status = prepare(&r);
     if (status != MPT_OK)
         result = mpt_cli_fail(ctx, status);
-    else if (!ends_before(&r, "run"))
+    else if (!only_dumps(&r) && !ends_before(&r, "run"))
         result = run_program(&r);
     mpt_trainer_destroy(r.trainer);
     mpt_program_destroy(r.program);

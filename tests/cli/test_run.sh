@@ -33,6 +33,15 @@ for n in 1 2; do
     [ -d "runs/small-$n" ] || wrong "runs are not numbered"
 done
 
+# --dump alone prints the value of the stage and trains nothing.
+try small.lua --dump=precise --out zero
+want_status 0
+want_out 'quantize'
+[ ! -e zero ] || wrong "--dump left a run folder"
+try small.lua --dump=order --until=run --out zero
+want_status 0
+[ "$(grep -c '"event":"step"' zero/metrics.jsonl)" -eq 1 ] || wrong "--dump --until=run: one step"
+
 # --until: the stages before training leave no folder; run takes one step.
 try small.lua --until=plan --out three
 want_status 0
