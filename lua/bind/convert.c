@@ -118,6 +118,8 @@ static void set_plain(lua_State *L, const mpt_filler *f, const char *name, int k
     mpt_ctx *ctx = f->recipe->ctx;
     mpt_arena *arena = &f->recipe->arena;
     mpt_setting setting;
+    if (mpt_lua_value_of_kind(L, -1, MPT_LUA_TABLE) && mpt_lua_value_length(L, -1) > 0)
+        (void)mpt_convert_list(L, -1, mpt_convert_key(f->path, name).text);
     if (!read_setting(L, -1, &setting))
         mpt_convert_fail(L, f->value, key, "", "%s: cannot be %s",
                          mpt_convert_key(f->path, name).text, mpt_lua_describe(L, -1));
@@ -188,12 +190,18 @@ static void put_record(lua_State *L, const mpt_filler *f, const mpt_field *row, 
     }
 }
 
+/* Whether the word has its one argument at position 1: static(1024) and text "file". */
+static bool takes_argument(lua_State *L, const mpt_filler *f) {
+    const mpt_lua_value *value = mpt_lua_value_at(L, f->value);
+    return value->kind == MPT_LUA_STATIC ||
+           (value->kind == MPT_LUA_DATA && strcmp(value->word, "text") == 0);
+}
+
 /* Positions mean something only where a word says so: the selector of a rule, a phase's name,
  * the argument of static(1024) and of text "file". */
 static void refuse_position(lua_State *L, const mpt_filler *f, int key) {
     mpt_lua_kind kind = mpt_lua_value_at(L, f->value)->kind;
-    bool first = kind == MPT_LUA_RULE || kind == MPT_LUA_PHASE || kind == MPT_LUA_STATIC ||
-                 kind == MPT_LUA_DATA;
+    bool first = kind == MPT_LUA_RULE || kind == MPT_LUA_PHASE || takes_argument(L, f);
     if (!first || lua_tointeger(L, key) != 1)
         mpt_convert_fail(L, f->value, key, "give it a name: name = value",
                          "%s: %s stands here without a name", *f->path ? f->path : "recipe",
@@ -216,9 +224,7 @@ void mpt_convert_field(lua_State *L, const mpt_filler *f, int key) {
 
 /* static(1024) and text "file": the one argument is the record's one row. */
 static void fill_argument(lua_State *L, const mpt_filler *f) {
-    const mpt_lua_value *value = mpt_lua_value_at(L, f->value);
-    if (mpt_lua_value_geti(L, f->value, 1) != LUA_TNIL &&
-        (value->kind == MPT_LUA_STATIC || value->kind == MPT_LUA_DATA)) {
+    if (mpt_lua_value_geti(L, f->value, 1) != LUA_TNIL && takes_argument(L, f)) {
         lua_pushinteger(L, 1);
         lua_insert(L, -2);
         set_plain(L, f, f->record->fields[0].name, lua_gettop(L) - 1);
@@ -255,7 +261,7 @@ int mpt_convert_texts(lua_State *L, int value, int key, const char *path, const 
     if (!mpt_lua_value_of_kind(L, list, MPT_LUA_TABLE))
         mpt_convert_fail(L, value, key, hint, "%s: cannot be %s", path,
                          mpt_lua_describe(L, list));
-    lua_Integer n = mpt_lua_value_length(L, list);
+    lua_Integer n = mpt_convert_list(L, list, path);
     if (n < 1 || n > most)
         mpt_convert_fail(L, value, key, hint, "%s: %lld texts, expected 1 to %d", path,
                          (long long)n, most);
@@ -300,7 +306,8 @@ static void put_phases(lua_State *L, const mpt_filler *f, int key) {
     if (!mpt_lua_value_of_kind(L, list, MPT_LUA_TABLE))
         mpt_convert_fail(L, f->value, key, "give a list: { phase { ... }, phase { ... } }",
                          "phases: cannot be %s", mpt_lua_describe(L, list));
-    for (lua_Integer i = 1; i <= mpt_lua_value_length(L, list); i++) {
+    lua_Integer n = mpt_convert_list(L, list, "phases");
+    for (lua_Integer i = 1; i <= n; i++) {
         mpt_convert_path path = mpt_convert_item("phases", i);
         lua_pushinteger(L, i);
         mpt_lua_value_geti(L, list, i);

@@ -42,6 +42,9 @@ void mpt_convert_fill(lua_State *L, const mpt_filler *filler);
 /* Reads the one field whose key is at `key` and whose value is on the top. */
 void mpt_convert_field(lua_State *L, const mpt_filler *filler, int key);
 
+/* The number of entries of the list value at `index`; raises at an entry that has a name. */
+lua_Integer mpt_convert_list(lua_State *L, int index, const char *path);
+
 /* Raises an error at the key (on the stack at `key`) of the filler's value. */
 void mpt_convert_fail(lua_State *L, int value, int key, const char *hint, const char *fmt, ...)
     MPT_PRINTF(5, 6);

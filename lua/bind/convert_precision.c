@@ -119,8 +119,9 @@ static bool read_count(lua_State *L, int blocks, lua_Integer i, int32_t least, i
     return is_whole && n >= least && n <= INT32_MAX;
 }
 
-static bool read_only(lua_State *L, mpt_recipe *recipe, int blocks, mpt_blocks *out) {
-    lua_Integer n = mpt_lua_value_length(L, blocks);
+static bool read_only(lua_State *L, mpt_recipe *recipe, int blocks, const char *path,
+                      mpt_blocks *out) {
+    lua_Integer n = mpt_convert_list(L, blocks, path);
     if (n < 1 || n > ONLY_MAX)
         return false;
     int32_t *list = mpt_arena_alloc(&recipe->arena, sizeof *list * (size_t)n);
@@ -134,7 +135,7 @@ static bool read_only(lua_State *L, mpt_recipe *recipe, int blocks, mpt_blocks *
     return true;
 }
 
-static bool read_blocks(lua_State *L, mpt_recipe *recipe, mpt_blocks *out) {
+static bool read_blocks(lua_State *L, mpt_recipe *recipe, const char *path, mpt_blocks *out) {
     static const char *const names[] = {"",      "first",         "last", "range",
                                         "every", "last_fraction", "only"};
     int blocks = lua_gettop(L);
@@ -152,7 +153,7 @@ static bool read_blocks(lua_State *L, mpt_recipe *recipe, mpt_blocks *out) {
         lua_pop(L, 1);
         return out->fraction > 0 && out->fraction <= 1;
     case MPT_BLOCKS_ONLY:
-        return read_only(L, recipe, blocks, out);
+        return read_only(L, recipe, blocks, path, out);
     default:
         return read_count(L, blocks, 1, 1, &out->a);
     }
@@ -167,7 +168,7 @@ static void put_blocks(lua_State *L, const mpt_filler *f, mpt_rule *rule, const 
     if (!value)
         mpt_convert_fail(L, f->value, key, hint, "%s: cannot be %s", path,
                          mpt_lua_describe(L, -1));
-    if (!read_blocks(L, f->recipe, &rule->blocks))
+    if (!read_blocks(L, f->recipe, path, &rule->blocks))
         mpt_convert_fail(L, f->value, key, hint,
                          "%s: no blocks are meant by these numbers of %s", path, value->word);
 }
@@ -277,7 +278,8 @@ void mpt_convert_rules(lua_State *L, mpt_recipe *recipe, int value, const char *
     if (!mpt_lua_value_of_kind(L, list, MPT_LUA_TABLE))
         mpt_convert_fail(L, value, list - 1, "give a list: { rule { ... }, rule { ... } }",
                          "%s: cannot be %s", path, mpt_lua_describe(L, list));
-    for (lua_Integer i = 1; i <= mpt_lua_value_length(L, list); i++) {
+    lua_Integer n = mpt_convert_list(L, list, path);
+    for (lua_Integer i = 1; i <= n; i++) {
         mpt_convert_path item = mpt_convert_item(path, i);
         lua_pushinteger(L, i);
         mpt_lua_value_geti(L, list, i);

@@ -32,6 +32,17 @@ static void fail_at(lua_State *L, mpt_where where, const char *hint, const char 
     mpt_sandbox_check(L, status);
 }
 
+/* Refuses a value at a position of the value on the top, whose fields all have names. */
+static void refuse_positions(lua_State *L, const char *path) {
+    int value = lua_gettop(L);
+    if (mpt_lua_value_geti(L, value, 1) != LUA_TNIL) {
+        lua_pushinteger(L, 1);
+        fail_at(L, mpt_lua_value_where(L, value, value + 2), "give it a name: name = value",
+                "%s: %s stands here without a name", path, mpt_lua_describe(L, value + 1));
+    }
+    lua_settop(L, value);
+}
+
 /* What model{...} must hold; its line is the model file's. */
 static void check_model(lua_State *L, int model) {
     static const char *const known[] = {"name", "sizes", "graph", "root"};
@@ -41,10 +52,14 @@ static void check_model(lua_State *L, int model) {
     mpt_lua_value_get(L, model, "sizes");
     if (!mpt_lua_value_of_kind(L, -1, MPT_LUA_TABLE))
         fail_at(L, value->where, "write sizes = { tiny = { ... } }", "model.sizes: missing");
+    refuse_positions(L, "model.sizes");
     if (mpt_lua_value_get(L, model, "graph") != LUA_TFUNCTION)
         fail_at(L, value->where, "write graph = function(nn, size) ... end",
                 "model.graph: missing");
     lua_pop(L, 3);
+    lua_pushvalue(L, model);
+    refuse_positions(L, "model");
+    lua_pop(L, 1);
     mpt_lua_value_fields(L, model);
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
         const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
@@ -117,6 +132,7 @@ static void push_own_size(lua_State *L, int model, mpt_where where) {
     const char *model_name = name_of_model(L, model);
     mpt_lua_value_new(L, MPT_LUA_TABLE, model_name, where, 2);
     int own = lua_gettop(L);
+    refuse_positions(L, model_name);
     mpt_lua_value_get(L, model, "sizes");
     mpt_lua_value_fields(L, own + 1);
     lua_newtable(L); /* field name -> in how many sizes */

@@ -99,23 +99,30 @@ typedef struct nn_call {
 
 /* ---- failures ---- */
 
-/* Fails at the line of `key` inside the call, or of the call itself (key NULL). */
-static void fail_call(lua_State *L, const nn_call *call, const char *key, const char *hint,
-                      const char *fmt, const char *what) {
+/* Fails at the line of `key` inside the call, or of `inner` in the table there; or of the call
+ * itself (key NULL). */
+static void fail_at_path(lua_State *L, const nn_call *call, const char *key, const char *inner,
+                         const char *hint, const char *fmt, const char *what) {
     mpt_ctx *ctx = mpt_sandbox_of(L)->ctx;
     mpt_where where = call->nn->where;
     const mpt_lua_chunk *chunk = mpt_sandbox_chunk(mpt_sandbox_of(L), where.file);
-    mpt_source_key path = {.name = key};
+    mpt_source_key path[] = {{.name = key}, {.name = inner}};
     if (key && chunk)
-        where.line =
-            mpt_source_line(chunk->text, chunk->length, where.line, call->word->name, &path, 1);
+        where.line = mpt_source_line(chunk->text, chunk->length, where.line, call->word->name,
+                                     path, inner ? 2 : 1);
     char text[256];
     snprintf(text, sizeof text, fmt, what);
-    mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "nn.%s%s%s: %s", call->word->name,
-                                 key ? "." : "", key ? key : "", text);
+    mpt_status status =
+        MPT_FAIL(ctx, MPT_INVALID, where, "nn.%s%s%s%s%s: %s", call->word->name, key ? "." : "",
+                 key ? key : "", inner ? "." : "", inner ? inner : "", text);
     if (*hint)
         mpt_hint(ctx, "%s", hint);
     mpt_sandbox_check(L, status);
+}
+
+static void fail_call(lua_State *L, const nn_call *call, const char *key, const char *hint,
+                      const char *fmt, const char *what) {
+    fail_at_path(L, call, key, NULL, hint, fmt, what);
 }
 
 static void fail_key(lua_State *L, const nn_call *call, const char *key, const char *expected) {
@@ -145,6 +152,19 @@ static void read_number(lua_State *L, nn_call *call, const nn_key *key) {
         memcpy(member, &wide, sizeof wide);
 }
 
+/* Refuses what is neither normal nor uniform in the table on the top. */
+static void refuse_unknown_init(lua_State *L, const nn_call *call, const nn_key *key,
+                                const char *hint) {
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+        const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : NULL;
+        if (!name)
+            fail_call(L, call, key->name, hint, "%s stands here without a name",
+                      mpt_lua_describe(L, -1));
+        if (strcmp(name, "normal") != 0 && strcmp(name, "uniform") != 0)
+            fail_at_path(L, call, key->name, name, hint, "no initial values '%s'", name);
+    }
+}
+
 /* init = { normal = 0.02 }, { uniform = 0.5 }, "zeros" or "ones". */
 static void read_init(lua_State *L, nn_call *call, const nn_key *key) {
     static const char hint[] =
@@ -156,6 +176,7 @@ static void read_init(lua_State *L, nn_call *call, const nn_key *key) {
     } else if (strcmp(text, "zeros") != 0) {
         if (!lua_istable(L, -1))
             fail_key(L, call, key->name, hint);
+        refuse_unknown_init(L, call, key, hint);
         bool normal = lua_getfield(L, -1, "normal") == LUA_TNUMBER;
         bool uniform = lua_getfield(L, -2, "uniform") == LUA_TNUMBER;
         if (normal == uniform)
@@ -171,7 +192,16 @@ static void read_init(lua_State *L, nn_call *call, const nn_key *key) {
         call->args.has_bias_init = true;
 }
 
+/* Refuses an entry with a name in the list on the top. */
+static void refuse_names(lua_State *L, const nn_call *call, const nn_key *key) {
+    if (!lua_istable(L, -1) || !mpt_lua_list_stray(L, -1))
+        return;
+    const char *name = lua_isstring(L, -1) ? lua_tostring(L, -1) : luaL_typename(L, -1);
+    fail_at_path(L, call, key->name, name, MPT_LUA_LIST_HINT, "a list has no field '%s'", name);
+}
+
 static void read_parts(lua_State *L, nn_call *call, const nn_key *key) {
+    refuse_names(L, call, key);
     int n = lua_istable(L, -1) ? (int)lua_rawlen(L, -1) : 0;
     if (n < 1 || n > MPT_MAX_PARTS)
         fail_key(L, call, key->name, "give a list of 2 to 8");
@@ -267,6 +297,13 @@ static void read_position(lua_State *L, nn_call *call) {
     args->in[args->n_in++] = t->id;
 }
 
+/* The key on the top, as a text for messages where it is none: a position beyond a hole. */
+static const char *key_text(lua_State *L) {
+    if (lua_type(L, -1) == LUA_TSTRING)
+        return lua_tostring(L, -1);
+    return luaL_tolstring(L, -1, NULL);
+}
+
 static void read_call(lua_State *L, nn_call *call) {
     lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
     for (lua_Integer i = 1; i <= n; i++) {
@@ -276,8 +313,9 @@ static void read_call(lua_State *L, nn_call *call) {
     }
     mpt_library_sorted_keys(L, 1);
     for (lua_Integer i = 1; lua_rawgeti(L, 2, i) != LUA_TNIL; i++) {
-        if (lua_type(L, -1) == LUA_TSTRING) {
-            const nn_key *key = find_key(L, call, lua_tostring(L, -1));
+        lua_Integer at = lua_isinteger(L, -1) ? lua_tointeger(L, -1) : 0;
+        if (at < 1 || at > n) {
+            const nn_key *key = find_key(L, call, key_text(L));
             lua_pushvalue(L, -1);
             lua_rawget(L, 1);
             read_key(L, call, key);

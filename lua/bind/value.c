@@ -233,19 +233,28 @@ static void copy_fields(lua_State *L, int from, int fields, int origins) {
     lua_pop(L, 1);
 }
 
-/* Pushes a TABLE that holds the positions of `first`, then those of `second`. */
+/* Pushes a TABLE that holds the positions of `first`, then those of `second`. Entries with
+ * names go along, for whoever reads the list to refuse them. */
 static void push_appended(lua_State *L, int first, int second) {
     const mpt_lua_value *like = mpt_lua_value_at(L, second);
     push_value(L, MPT_LUA_TABLE, like->word, like->where);
+    int self = lua_gettop(L), fields = self + 1, origins = self + 2;
     lua_newtable(L);
-    int fields = lua_gettop(L);
+    lua_newtable(L);
+    copy_fields(L, first, fields, origins);
+    copy_fields(L, second, fields, origins);
     lua_Integer n = 0;
     for (int list = first; list; list = list == first ? second : 0)
         for (lua_Integer i = 1;
              mpt_lua_value_geti(L, list, i) != LUA_TNIL || (lua_pop(L, 1), 0); i++)
             lua_rawseti(L, fields, ++n);
+    for (lua_Integer i = 1; i <= n; i++) { /* entries have moved: their line is the call's */
+        lua_pushnil(L);
+        lua_rawseti(L, origins, i);
+    }
     mpt_sandbox_charge(L, n + TABLE_STEPS);
-    lua_setiuservalue(L, -2, FIELDS);
+    lua_setiuservalue(L, self, ORIGINS);
+    lua_setiuservalue(L, self, FIELDS);
 }
 
 /* Pushes what `key` becomes when the field at `was` is changed by the one at `now`. */

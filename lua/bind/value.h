@@ -49,6 +49,11 @@ void mpt_lua_value_fields(lua_State *L, int index);
 /* How many fields stand at positions 1, 2, ... */
 lua_Integer mpt_lua_value_length(lua_State *L, int index);
 
+/* Whether the list at `index`, a value or a plain table, has an entry with a name; pushes the
+ * first such key. Who reads a list must ask: positions alone would drop it. list.c. */
+bool mpt_lua_list_stray(lua_State *L, int index);
+#define MPT_LUA_LIST_HINT "give the entries without names"
+
 /* The line where the key at `key_index` of the value at `index` is written. */
 mpt_where mpt_lua_value_where(lua_State *L, int index, int key_index);
 

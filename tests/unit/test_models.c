@@ -370,10 +370,10 @@ static void test_nn_when_misused_then_the_model_s_line_is_named(void **state) {
     refuse_graph("nn.add(nn.tokens(), 4)",
                  "m.lua:3: nn.add: an input cannot be a number; inputs "
                  "are what other nn words returned");
-    refuse_graph(
-        "nn.embedding { 'e', nn.tokens(), out = 4, init = { norml = 1 } }",
-        "m.lua:3: nn.embedding.init: no such initial values; give { normal = 0.02 }, { "
-        "uniform = 0.5 }, \"zeros\" or \"ones\"");
+    refuse_graph("nn.embedding { 'e', nn.tokens(), out = 4, init = { norml = 1 } }",
+                 "m.lua:3: nn.embedding.init.norml: no initial values 'norml'; give { normal = "
+                 "0.02 }, { "
+                 "uniform = 0.5 }, \"zeros\" or \"ones\"");
     refuse_graph("", "m.lua:2: m: the graph has no loss; end it with nn.cross_entropy(logits)");
     refuse_graph(
         "if kept then nn.gelu(kept) end kept = nn.tokens()",
