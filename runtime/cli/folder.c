@@ -1,5 +1,6 @@
-/* The run folder on disk. Every write is checked, and each line is flushed whole, so that a
- * reader never sees a torn one and a full disk ends the run. */
+/* The run folder on disk. Every file is made exclusively, so that of two runs into one folder
+ * the later is refused whatever the timing. Every write is checked and each line is flushed
+ * whole; a line that a full disk has torn is cut off again. */
 #include "cli/folder.h"
 
 #include <ctype.h>
@@ -7,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static mpt_exit machine_fault(const char *what, const char *path) {
     fprintf(stderr,
@@ -81,18 +83,25 @@ mpt_exit mpt_folder_create(mpt_folder *folder, const char *out, const char *reci
     } else if (!make_next(folder, recipe_name)) {
         return machine_fault("cannot make the run folder", folder->path);
     }
-    folder->metrics = mpt_folder_open(folder, "metrics.jsonl");
-    folder->timing = folder->metrics ? mpt_folder_open(folder, "timing.jsonl") : NULL;
-    return folder->timing ? MPT_EXIT_DONE : MPT_EXIT_MACHINE;
+    mpt_exit opened = mpt_folder_open(folder, "metrics.jsonl", &folder->metrics);
+    if (opened == MPT_EXIT_DONE)
+        opened = mpt_folder_open(folder, "timing.jsonl", &folder->timing);
+    return opened;
 }
 
-FILE *mpt_folder_open(mpt_folder *folder, const char *name) {
+mpt_exit mpt_folder_open(mpt_folder *folder, const char *name, FILE **out) {
     char path[MPT_FOLDER_PATH + 32];
     snprintf(path, sizeof path, "%s/%s", folder->path, name);
-    FILE *file = fopen(path, "w");
-    if (!file)
-        (void)machine_fault("cannot open it for writing", path);
-    return file;
+    *out = fopen(path, "wx");
+    if (*out)
+        return MPT_EXIT_DONE;
+    if (errno != EEXIST)
+        return machine_fault("cannot open it for writing", path);
+    fprintf(stderr,
+            "mptrun: --out: %s is there already: another run has taken the folder; name a new "
+            "one\n",
+            path);
+    return MPT_EXIT_USAGE;
 }
 
 /* Says once that a file could not be written. */
@@ -112,26 +121,43 @@ bool mpt_folder_close(mpt_folder *folder, FILE *file, const char *name) {
     return true;
 }
 
+/* After a failed write nothing more is written, so that `whole` stays the end of the lines. */
 bool mpt_folder_metrics(void *ud, const char *text, size_t length) {
     mpt_folder *folder = ud;
+    if (folder->failed)
+        return false;
     if (fwrite(text, 1, length, folder->metrics) != length || fflush(folder->metrics) != 0)
         return write_failed(folder, "metrics.jsonl");
+    folder->metrics_whole += (int64_t)length;
     return true;
 }
 
 bool mpt_folder_timing(mpt_folder *folder, int64_t step, double seconds, double tokens) {
+    if (folder->failed)
+        return false;
     int n = fprintf(folder->timing, "{\"step\":%lld,\"step_ms\":%.3f,\"tokens_per_s\":%.1f}\n",
                     (long long)step, seconds * 1e3, seconds > 0 ? tokens / seconds : 0.0);
     if (n < 0 || fflush(folder->timing) != 0)
         return write_failed(folder, "timing.jsonl");
+    folder->timing_whole += n;
     return true;
 }
 
+/* Closes a file of lines. Closing may write once more what a full disk refused, so a torn line
+ * can only be cut off afterwards. */
+static void end_lines(mpt_folder *folder, FILE *file, const char *name, int64_t whole) {
+    char path[MPT_FOLDER_PATH + 32];
+    if (!file)
+        return;
+    mpt_folder_close(folder, file, name);
+    snprintf(path, sizeof path, "%s/%s", folder->path, name);
+    if (folder->failed && truncate(path, (off_t)whole) != 0)
+        (void)machine_fault("its last line is torn, and cannot be cut off", path);
+}
+
 mpt_exit mpt_folder_end(mpt_folder *folder) {
-    if (folder->metrics)
-        mpt_folder_close(folder, folder->metrics, "metrics.jsonl");
-    if (folder->timing)
-        mpt_folder_close(folder, folder->timing, "timing.jsonl");
+    end_lines(folder, folder->metrics, "metrics.jsonl", folder->metrics_whole);
+    end_lines(folder, folder->timing, "timing.jsonl", folder->timing_whole);
     folder->metrics = folder->timing = NULL;
     return folder->failed ? MPT_EXIT_MACHINE : MPT_EXIT_DONE;
 }

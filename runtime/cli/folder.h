@@ -16,7 +16,8 @@ enum { MPT_FOLDER_PATH = 1024 };
 typedef struct mpt_folder {
     char path[MPT_FOLDER_PATH];
     FILE *metrics, *timing;
-    bool failed; /* a write failed; its reason was said */
+    int64_t metrics_whole, timing_whole; /* bytes of the lines that arrived */
+    bool failed;                         /* a write failed; its reason was said */
 } mpt_folder;
 
 /* Refuses a folder given by --out that exists and holds something, before any work is done.
@@ -26,8 +27,9 @@ mpt_exit mpt_folder_check(const char *out);
 /* Makes the folder: `out`, or where that is NULL the next free runs/NAME-N; opens its files. */
 mpt_exit mpt_folder_create(mpt_folder *folder, const char *out, const char *recipe_name);
 
-/* Opens a file of the folder for writing; NULL with the reason on stderr. */
-FILE *mpt_folder_open(mpt_folder *folder, const char *name);
+/* Makes a file of the folder, which must not be there yet: MPT_EXIT_USAGE where it is, because
+ * then another run has come in between. The reason is on stderr. */
+mpt_exit mpt_folder_open(mpt_folder *folder, const char *name, FILE **out);
 
 /* Closes a file; false with the reason on stderr where what was written did not arrive. */
 bool mpt_folder_close(mpt_folder *folder, FILE *file, const char *name);
@@ -38,7 +40,7 @@ bool mpt_folder_metrics(void *ud, const char *text, size_t length);
 /* One line into timing.jsonl. */
 bool mpt_folder_timing(mpt_folder *folder, int64_t step, double seconds, double tokens);
 
-/* Closes the files that are open. */
+/* Closes the files that are open; after a failed write, cuts them back to whole lines. */
 mpt_exit mpt_folder_end(mpt_folder *folder);
 
 #endif

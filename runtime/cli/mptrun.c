@@ -2,6 +2,7 @@
  *
  * run.c trains; plan and check are short enough to stand here. What a plan or a schedule looks
  * like is the library's (runtime/plan); this file only says where it goes. */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -167,6 +168,8 @@ static mpt_exit run_command(const mpt_options *options) {
 int main(int argc, char **argv) {
     mpt_options options;
     mpt_cli_wait_briefly(argv);
+    /* A limit on file sizes is met as a full disk is: the write fails and says why. */
+    signal(SIGXFSZ, SIG_IGN);
     mpt_exit result = mpt_options_parse(&options, argc, argv);
     if (result == MPT_EXIT_DONE)
         result = mpt_cli_flush(run_command(&options));

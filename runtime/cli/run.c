@@ -109,11 +109,12 @@ static bool write_file(void *ud, const char *text, size_t length) {
 
 /* recipe.lua as run: the text, and the command line's changes as comments after it, where they
  * move no line number. */
-static bool write_recipe(run *r) {
-    FILE *file = mpt_folder_open(&r->folder, "recipe.lua");
+static mpt_exit write_recipe(run *r) {
+    FILE *file;
     const char *text = mpt_recipe_source(r->recipe);
-    if (!file)
-        return false;
+    mpt_exit opened = mpt_folder_open(&r->folder, "recipe.lua", &file);
+    if (opened != MPT_EXIT_DONE)
+        return opened;
     fputs(text ? text : "", file);
     if (r->options->n_sets > 0 || r->options->data)
         fputs("\n-- as run, with these on the command line:\n", file);
@@ -122,18 +123,18 @@ static bool write_recipe(run *r) {
                 r->options->sets[i].value);
     if (r->options->data)
         fprintf(file, "--   --data %s\n", r->options->data);
-    return mpt_folder_close(&r->folder, file, "recipe.lua");
+    return mpt_folder_close(&r->folder, file, "recipe.lua") ? MPT_EXIT_DONE : MPT_EXIT_MACHINE;
 }
 
 static mpt_exit fill_folder(run *r) {
+    FILE *file;
     mpt_exit made = mpt_folder_create(&r->folder, r->options->out, r->info.recipe);
+    if (made == MPT_EXIT_DONE)
+        made = write_recipe(r);
+    if (made == MPT_EXIT_DONE)
+        made = mpt_folder_open(&r->folder, "plan.json", &file);
     if (made != MPT_EXIT_DONE)
         return made;
-    if (!write_recipe(r))
-        return MPT_EXIT_MACHINE;
-    FILE *file = mpt_folder_open(&r->folder, "plan.json");
-    if (!file)
-        return MPT_EXIT_MACHINE;
     mpt_status status = mpt_program_print(r->program, MPT_PRINT_JSON, NULL, write_file, file);
     bool closed = mpt_folder_close(&r->folder, file, "plan.json");
     if (status != MPT_OK && status != MPT_IO)

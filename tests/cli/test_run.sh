@@ -70,10 +70,45 @@ tail -n 1 five/metrics.jsonl | grep -q '"event":"done"' || wrong "metrics do not
 # A disk that takes no more is the machine's fault. A limit on file sizes stands in for it.
 tried='(files limited to 512 bytes)'
 status=0
-(trap '' XFSZ && ulimit -f 1 && exec "$MPTRUN" small.lua --quiet --out six) >out 2>err ||
-    status=$?
+(ulimit -f 1 && exec "$MPTRUN" small.lua --quiet --out six) >out 2>err || status=$?
 want_status 4
 want_err '^mptrun: six/(plan\.json|recipe\.lua): cannot write'
+
+# Where it fills up during training, the lines that are there are whole.
+tried='(files limited to 16 KiB)'
+status=0
+(ulimit -f 32 && exec "$MPTRUN" small.lua --set train.steps=3000 --quiet --out full) >out 2>err ||
+    status=$?
+want_status 4
+want_err '^mptrun: full/(metrics|timing)\.jsonl: cannot write: File too large'
+want_err 'full holds the steps until then'
+for file in metrics timing; do
+    [ -s "full/$file.jsonl" ] || wrong "$file.jsonl is empty"
+    [ -z "$(tail -c 1 "full/$file.jsonl")" ] || wrong "the last line of $file.jsonl is torn"
+    if grep -qvE '^\{.*\}$' "full/$file.jsonl"; then wrong "$file.jsonl has a torn line"; fi
+done
+
+# Two runs into one new folder, both past their first look before one makes its files: one
+# trains, the other is refused, and the files are those of one run.
+for n in 1 2; do
+    (
+        status=0
+        "$MPTRUN" small.lua --seed $n --quiet --out both >"out-$n" 2>"err-$n" || status=$?
+        echo $status >"status-$n"
+    ) &
+done
+wait
+cat err-1 err-2 >err
+cat out-1 out-2 >out
+tried='(twice at once, --out both)'
+status=$(sort status-1 status-2 | tr -d '\n')
+[ "$status" = 02 ] || wrong "wanted one run to end with 0 and one with 2"
+want_err 'both(/metrics\.jsonl is there already: another run has taken the folder| is not empty)'
+winner=1
+[ "$(cat status-1)" -eq 0 ] || winner=2
+try small.lua --seed $winner --quiet --out alone
+cmp both/metrics.jsonl alone/metrics.jsonl || wrong "the refused run touched the other's metrics"
+cmp both/recipe.lua alone/recipe.lua || wrong "the refused run touched the other's recipe"
 
 # A model that does not fit is refused before a folder is made.
 try "$RECIPES/nvfp4_12b.lua" --model full --quiet --out seven
