@@ -1,9 +1,9 @@
 /* Reading and running chunks, and `require`.
  *
- * A module is named by words with dots between, so no name can leave its folder: "models.x" and
- * "recipes.x" stand in the tree of mpt, or else beside the recipe; any other name stands beside
- * the recipe. Each runs once; its value is kept.
- * Next: the words it uses are in words.c, the value it returns goes to convert.c. */
+ * A module is named by words with dots between, so no name can leave its folder. Any may stand
+ * beside the recipe; "models.x" and "recipes.x" also in the folder above it, so that a copied
+ * project uses its own files, and at last in the tree of mpt. Each runs once; its value is
+ * kept. Next: the words it uses are in words.c, the value it returns goes to convert.c. */
 #include "lua/bind/chunk.h"
 
 #include <ctype.h>
@@ -102,19 +102,55 @@ static bool in_tree(const char *path) {
     return strncmp(path, "models/", 7) == 0 || strncmp(path, "recipes/", 8) == 0;
 }
 
+/* The folder above: "my/recipes/" gives "my/", "recipes/" gives "", "" gives "../"; false for
+ * the root. */
+static bool parent_of(const char *folder, char *out) {
+    size_t n = strlen(folder);
+    if (strcmp(folder, "/") == 0)
+        return false;
+    snprintf(out, PATH_BYTES, "%s", folder);
+    bool named = n > 0 && strcmp(folder, "./") != 0 && strcmp(folder, "../") != 0 &&
+                 (n < 3 || strcmp(folder + n - 3, "/./") != 0) &&
+                 (n < 4 || strcmp(folder + n - 4, "/../") != 0);
+    if (!named) {
+        snprintf(out, PATH_BYTES, "%s../", folder);
+        return true;
+    }
+    for (n--; n > 0 && folder[n - 1] != '/'; n--)
+        ;
+    out[n] = 0;
+    return true;
+}
+
+/* The folders that a module may stand in, in the order of looking; each ends with '/'. */
+typedef struct module_places {
+    int n;
+    char folder[3][PATH_BYTES];
+} module_places;
+
+static module_places places_of(const mpt_sandbox *box, const char *relative) {
+    module_places places = {0};
+    if (box->folder)
+        snprintf(places.folder[places.n++], PATH_BYTES, "%s", box->folder);
+    if (!in_tree(relative))
+        return places;
+    if (box->folder && parent_of(box->folder, places.folder[places.n]))
+        places.n++;
+    snprintf(places.folder[places.n++], PATH_BYTES, "%s/", box->tree);
+    return places;
+}
+
 /* The file of a module: where it is, and what messages call it. */
 static bool find_module(const mpt_sandbox *box, const char *relative, char *path, char *file) {
-    if (in_tree(relative)) {
-        snprintf(path, PATH_BYTES, "%s/%s.lua", box->tree, relative);
-        snprintf(file, PATH_BYTES, "%s.lua", relative);
-        if (mpt_file_exists(path))
+    const module_places places = places_of(box, relative);
+    for (int i = 0; i < places.n; i++) {
+        bool is_tree = i == places.n - 1 && in_tree(relative);
+        int n = snprintf(path, PATH_BYTES, "%s%s.lua", places.folder[i], relative);
+        snprintf(file, PATH_BYTES, "%s%s.lua", is_tree ? "" : places.folder[i], relative);
+        if (n < PATH_BYTES && mpt_file_exists(path))
             return true;
     }
-    if (!box->folder)
-        return false;
-    snprintf(path, PATH_BYTES, "%s%s.lua", box->folder, relative);
-    snprintf(file, PATH_BYTES, "%s", path);
-    return mpt_file_exists(path);
+    return false;
 }
 
 static void fail_module(lua_State *L, const char *name, const char *fault, const char *hint) {
@@ -123,6 +159,19 @@ static void fail_module(lua_State *L, const char *name, const char *fault, const
         MPT_FAIL(ctx, MPT_INVALID, mpt_sandbox_where(L, 1), "require: %s '%s'", fault, name);
     mpt_hint(ctx, "%s", hint);
     mpt_sandbox_check(L, status);
+}
+
+static void fail_absent(lua_State *L, const mpt_sandbox *box, const char *name,
+                        const char *relative) {
+    const module_places places = places_of(box, relative);
+    char hint[MPT_ERROR_TEXT];
+    size_t used = (size_t)snprintf(hint, sizeof hint, "looked for %s.lua in", relative);
+    for (int i = 0; i < places.n && used < sizeof hint; i++)
+        used += (size_t)snprintf(hint + used, sizeof hint - used, "%s %s", i ? "," : "",
+                                 *places.folder[i] ? places.folder[i] : "./");
+    if (places.n == 0)
+        snprintf(hint, sizeof hint, "a recipe held in memory has models.* and recipes.* only");
+    fail_module(L, name, "there is no module", hint);
 }
 
 /* Upvalue: the table of loaded modules; false stands for one that is being loaded. */
@@ -143,8 +192,7 @@ static int require(lua_State *L) {
         fail_module(L, name, "no module can have the name",
                     "names are words with dots between: models.gpt2");
     if (!find_module(box, relative, path, file))
-        fail_module(L, name, "there is no module",
-                    "modules stand in models/, in recipes/ or beside the recipe");
+        fail_absent(L, box, name, relative);
     lua_pushboolean(L, false);
     lua_setfield(L, lua_upvalueindex(1), name);
     const mpt_lua_chunk *chunk;

@@ -163,16 +163,14 @@ static void test_initial_values_when_more_than_one_is_said_then_they_are_refused
                    "0.02 }, { uniform = 0.5 }, \"zeros\" or \"ones\"");
 }
 
-int main(void) {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_list_when_an_entry_has_a_name_then_it_is_refused),
-        cmocka_unit_test(test_list_when_a_rule_names_an_entry_then_it_is_refused),
-        cmocka_unit_test(test_list_when_derived_with_a_name_then_it_is_refused),
-        cmocka_unit_test(test_fields_when_an_entry_has_no_name_then_it_is_refused),
-        cmocka_unit_test(test_model_when_an_entry_has_no_name_then_it_is_refused),
-        cmocka_unit_test(test_list_of_a_layer_when_an_entry_has_a_name_then_it_is_refused),
-        cmocka_unit_test(test_layer_when_a_key_is_no_name_then_it_is_refused),
-        cmocka_unit_test(test_initial_values_when_more_than_one_is_said_then_they_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest cases[] = {
+    cmocka_unit_test(test_list_when_an_entry_has_a_name_then_it_is_refused),
+    cmocka_unit_test(test_list_when_a_rule_names_an_entry_then_it_is_refused),
+    cmocka_unit_test(test_list_when_derived_with_a_name_then_it_is_refused),
+    cmocka_unit_test(test_fields_when_an_entry_has_no_name_then_it_is_refused),
+    cmocka_unit_test(test_model_when_an_entry_has_no_name_then_it_is_refused),
+    cmocka_unit_test(test_list_of_a_layer_when_an_entry_has_a_name_then_it_is_refused),
+    cmocka_unit_test(test_layer_when_a_key_is_no_name_then_it_is_refused),
+    cmocka_unit_test(test_initial_values_when_more_than_one_is_said_then_they_are_refused),
+};
+MPT_TEST_MAIN(cases)

@@ -89,7 +89,7 @@ typedef struct mpt_load_options {
     size_t size;
     const mpt_set *sets; /* applied after the recipe and after the proxy's overrides */
     int n_sets;
-    const char *tree; /* folder that holds models/ and recipes/; NULL: where mpt was built */
+    const char *tree; /* holds models/ and recipes/ that are not near the recipe; NULL: mpt's */
 } mpt_load_options;
 #define MPT_LOAD_OPTIONS_INIT ((mpt_load_options){.size = sizeof(mpt_load_options)})
 
