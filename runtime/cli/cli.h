@@ -9,7 +9,7 @@
 #include "mpt/mpt.h"
 
 typedef enum mpt_exit {
-    MPT_EXIT_DONE = 0,    /* also when a signal asked for the stop */
+    MPT_EXIT_DONE = 0,    /* also when a signal asked for the end of training */
     MPT_EXIT_WRONG = 1,   /* the recipe, the data or a checkpoint */
     MPT_EXIT_USAGE = 2,   /* the command line */
     MPT_EXIT_STOPPED = 3, /* training stopped itself */

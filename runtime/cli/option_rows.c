@@ -117,10 +117,12 @@ void mpt_options_help(FILE *out, mpt_command command) {
           "  mptrun plan recipes/nvfp4_12b.lua --json\n"
           "  mptrun plan recipes/gpt2_fp8.lua --dump=precise\n"
           "\nexit status:\n"
-          "  0  done, or ended early because a signal asked for it (stderr says so)\n"
+          "  0  done, or training ended after a step because a signal asked (stderr says so)\n"
           "  1  the recipe, the data or a checkpoint is wrong\n"
           "  2  the command line is wrong\n"
           "  3  training stopped itself\n"
-          "  4  the machine failed: disk, memory or device\n",
+          "  4  the machine failed: disk, memory or device\n"
+          "  130, 143  ended at once by SIGINT or SIGTERM: a second one, or one outside "
+          "training\n",
           out);
 }

@@ -1,8 +1,5 @@
 /* The run command. First the plan of the full model, then the program that is trained, the run
- * folder, and one loop over steps that a signal may end between two of them.
- *
- * SIGINT and SIGTERM are kept blocked and asked for after each step: so no handler and no
- * global flag are needed. Before the last evaluation they are let through again. */
+ * folder, and one loop over steps that a signal may end between two of them (signals.h). */
 #include "cli/run.h"
 
 #include <limits.h>
@@ -11,6 +8,7 @@
 #include <string.h>
 
 #include "cli/folder.h"
+#include "cli/signals.h"
 
 typedef struct run {
     mpt_ctx *ctx;
@@ -23,7 +21,8 @@ typedef struct run {
     mpt_progress *progress;
     mpt_step_result last;
     int64_t n_done, most; /* steps taken, and to be taken */
-    int stopped_by;       /* a signal, or 0 */
+    mpt_signals signals;
+    int stopped_by; /* a signal, or 0 */
     double began;
 } run;
 
@@ -142,32 +141,6 @@ static mpt_exit fill_folder(run *r) {
     return closed && status == MPT_OK ? MPT_EXIT_DONE : MPT_EXIT_MACHINE;
 }
 
-/* ---- signals ---- */
-
-static void watched_signals(sigset_t *set) {
-    sigemptyset(set);
-    sigaddset(set, SIGINT);
-    sigaddset(set, SIGTERM);
-}
-
-/* The signal that asks for the end, taken from the queue; 0 where there is none. */
-static int asked_to_stop(void) {
-    sigset_t pending, watched;
-    int taken = 0;
-    watched_signals(&watched);
-    if (sigpending(&pending) != 0)
-        return 0;
-    if (!sigismember(&pending, SIGINT) && !sigismember(&pending, SIGTERM))
-        return 0;
-    return sigwait(&watched, &taken) == 0 ? taken : SIGTERM;
-}
-
-static void block_signals(bool block) {
-    sigset_t watched;
-    watched_signals(&watched);
-    sigprocmask(block ? SIG_BLOCK : SIG_UNBLOCK, &watched, NULL);
-}
-
 /* ---- training ---- */
 
 static mpt_status evaluate_between(run *r) {
@@ -206,13 +179,14 @@ static mpt_status train(run *r) {
     mpt_progress_begin(r->progress, &r->info, r->options->quiet);
     r->began = mpt_cli_seconds();
     r->most = ends_before(r, "train") ? 1 : INT64_MAX;
+    mpt_signals_training(&r->signals, true);
     while (status == MPT_OK && r->n_done < r->most && !mpt_trainer_done(r->trainer)) {
-        if ((r->stopped_by = asked_to_stop()))
+        if ((r->stopped_by = mpt_signals_asked(&r->signals)))
             break;
         status = one_step(r);
     }
+    mpt_signals_training(&r->signals, false);
     mpt_progress_end(r->progress);
-    block_signals(false);
     return status;
 }
 
@@ -292,12 +266,13 @@ mpt_exit mpt_cli_run(mpt_ctx *ctx, const mpt_options *options, mpt_progress *pro
     mpt_exit result = mpt_folder_check(options->out);
     if (result != MPT_EXIT_DONE)
         return result;
-    block_signals(true);
+    mpt_signals_begin(&r.signals);
     mpt_status status = prepare(&r);
     if (status != MPT_OK)
         result = mpt_cli_fail(ctx, status);
     else if (!only_dumps(&r) && !ends_before(&r, "run"))
         result = run_program(&r);
+    mpt_signals_end(&r.signals);
     mpt_trainer_destroy(r.trainer);
     mpt_program_destroy(r.program);
     mpt_recipe_destroy(r.recipe);

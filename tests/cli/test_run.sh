@@ -50,23 +50,6 @@ try small.lua --until=run --out four
 want_status 0
 [ "$(grep -c '"event":"step"' four/metrics.jsonl)" -eq 1 ] || wrong "--until=run: one step"
 
-# A signal ends the run after the step at hand, with whole files and status 0.
-"$MPTRUN" small.lua --set train.steps=100000000 --out five >out 2>err &
-pid=$!
-tries=0
-until grep -q '"event":"step"' five/metrics.jsonl 2>/dev/null || [ $tries -gt 300 ]; do
-    sleep 0.1
-    tries=$((tries + 1))
-done
-kill -TERM "$pid"
-status=0
-wait "$pid" || status=$?
-tried='(ended by SIGTERM)'
-want_status 0
-want_err 'stopped early, as SIGTERM asked'
-want_out '^run folder five$'
-tail -n 1 five/metrics.jsonl | grep -q '"event":"done"' || wrong "metrics do not end with done"
-
 # A disk that takes no more is the machine's fault. A limit on file sizes stands in for it.
 tried='(files limited to 512 bytes)'
 status=0

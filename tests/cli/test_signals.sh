@@ -1,0 +1,87 @@
+#!/bin/sh
+# run and signals: before training, the first one during it, the second one.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+recipe small.lua
+sed 's/steps = 3,/steps = 100000000,/' small.lua >endless.lua
+# Its validation lasts far longer than this test: the second signal comes in the midst of it.
+sed 's/steps = 3,/steps = 100000000, eval = { every = 1, batches = 100000000 },/' small.lua \
+    >validating.lua
+
+# start OUT ARGUMENTS: in the background, with signals as a terminal gives them; its number in pid.
+start() {
+    to=$1
+    shift
+    tried="$*"
+    env --default-signal=INT,TERM "$MPTRUN" "$@" >"$to" 2>err &
+    pid=$!
+}
+
+# until_in FILE PATTERN: waits for a line, half a minute at most.
+until_in() {
+    tries=0
+    until grep -q -- "$2" "$1" 2>/dev/null; do
+        tries=$((tries + 1))
+        if [ $tries -gt 300 ]; then
+            kill -KILL "$pid" || true
+            wrong "no '$2' in $1"
+        fi
+        sleep 0.1
+    done
+}
+
+# The status that a signal leaves; a process that a signal does not end is ended here.
+ended() {
+    tries=0
+    while kill -0 "$pid" 2>/dev/null; do
+        tries=$((tries + 1))
+        if [ $tries -gt 100 ]; then
+            kill -KILL "$pid"
+            wrong "still running ten seconds after the signal"
+        fi
+        sleep 0.1
+    done
+    status=0
+    wait "$pid" || status=$?
+}
+
+# A pipe that takes nothing more, and has a reader that never reads.
+mkfifo full-pipe
+exec 3<>full-pipe
+dd if=/dev/zero of=full-pipe oflag=nonblock bs=4096 count=1000 2>/dev/null || true
+
+for signal in INT:130:Ctrl-C TERM:143:SIGTERM; do
+    name=${signal%%:*}
+    code=$(echo "$signal" | cut -d: -f2)
+
+    # The first one during training: after the step at hand, with whole files and status 0.
+    start out endless.lua --out "first-$name"
+    until_in "first-$name/metrics.jsonl" '"event":"step"'
+    kill -"$name" "$pid"
+    ended
+    want_status 0
+    want_err '^mptrun: stopping after this step; once more to stop now$'
+    want_err "stopped early, as ${signal##*:} asked"
+    want_out "^run folder first-$name$"
+    tail -n 1 "first-$name/metrics.jsonl" | grep -q '"event":"done"' ||
+        wrong "metrics do not end with done"
+
+    # The second one: at once, though the validation is far from its end.
+    start out validating.lua --out "second-$name"
+    until_in "second-$name/timing.jsonl" '"step":0'
+    kill -"$name" "$pid"
+    until_in err 'stopping after this step'
+    kill -0 "$pid" || wrong "the first signal during a validation ended it"
+    kill -"$name" "$pid"
+    ended
+    want_status "$code"
+
+    # Before training there is nothing to wait for. The run is held up where it prints its plan.
+    start full-pipe small.lua --out "none-$name"
+    sleep 0.5
+    kill -"$name" "$pid" || wrong "the run was not held up"
+    ended
+    want_status "$code"
+    [ ! -e "none-$name" ] || wrong "a run that was ended before training left a folder"
+done
