@@ -222,6 +222,7 @@ void mpt_model_put(lua_State *L, mpt_recipe *recipe, int value, int key, bool pr
         mpt_hint(ctx, "%s", hint);
         mpt_sandbox_check(L, status);
     }
+    mpt_model_check_size(L, at, field);
     mpt_model_ref *ref = proxy ? &recipe->proxy : &recipe->model;
     mpt_lua_value_get(L, at, "size_name");
     ref->size = mpt_arena_strdup(&recipe->arena, lua_tostring(L, -1));

@@ -1,0 +1,83 @@
+/* lua/bind: the fields of a size of one's own have the kind that the named sizes have. */
+#include "lua_test.h"
+
+#define MODEL                                                                                  \
+    "local m = model { name = 'm', graph = print, sizes = {\n"                                 \
+    "  a = { layers = 2, window = 0, drop = 0.5, pattern = 'M-', tied = true, odd = 1 },\n"    \
+    "  b = { layers = 4, window = 8, drop = 1, pattern = 'M', tied = false, odd = 'x' } } }\n"
+
+/* The recipe begins on line 4; the field that a case is about stands on line 5. */
+static void size_text(const char *use, const char *field, const char *value, char *out,
+                      size_t size) {
+    static const char *const fields[][2] = {{"layers", "3"},  {"window", "0"},
+                                            {"drop", "0.1"},  {"pattern", "'M'"},
+                                            {"tied", "true"}, {"odd", "{}"}};
+    size_t used = (size_t)snprintf(out, size, MODEL "return recipe { %s = m {", use);
+    for (size_t i = 0; i < MPT_COUNT(fields); i++)
+        if (strcmp(fields[i][0], field) != 0)
+            used += (size_t)snprintf(out + used, size - used, " %s = %s,", fields[i][0],
+                                     fields[i][1]);
+    snprintf(out + used, size - used, "\n %s = %s } }", field, value);
+}
+
+static void test_size_when_a_field_is_of_another_kind_then_it_is_refused(void **state) {
+    (void)state;
+    static const char *const cases[][4] = {
+        {"layers", "2.5", "2.5", "an integer of at least 1"},
+        {"layers", "'2'", "'2'", "an integer of at least 1"},
+        {"layers", "-1", "-1", "an integer of at least 1"},
+        {"layers", "0", "0", "an integer of at least 1"},
+        {"layers", "0/0", "nan", "an integer of at least 1"},
+        {"layers", "-(0/0)", "nan", "an integer of at least 1"},
+        {"layers", "1e300", "1e+300", "an integer of at least 1"},
+        {"layers", "math.huge", "inf", "an integer of at least 1"},
+        {"layers", "true", "a boolean", "an integer of at least 1"},
+        {"layers", "{}", "a table", "an integer of at least 1"},
+        {"window", "-1", "-1", "an integer of at least 0"},
+        {"drop", "'x'", "'x'", "a number"},
+        {"drop", "math.huge", "inf", "a number"},
+        {"pattern", "5", "5", "a text"},
+        {"pattern", "''", "''", "a text"},
+        {"tied", "1", "1", "true or false"},
+    };
+    static const char *const uses[] = {"model", "model = m 'a', proxy"};
+    for (size_t i = 0; i < MPT_COUNT(cases) * MPT_COUNT(uses); i++) {
+        const char *const *c = cases[i / 2];
+        char text[1024], message[256];
+        size_text(uses[i % 2], c[0], c[1], text, sizeof text);
+        snprintf(message, sizeof message, "r.lua:5: %s.%s: cannot be %s; give %s",
+                 i % 2 ? "proxy" : "model", c[0], c[2], c[3]);
+        mpt_lua_refuse(text, message);
+    }
+}
+
+static void test_size_when_its_fields_fit_then_it_is_taken(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"layers", "1"},   {"layers", "1e3"},  {"window", "0"},   {"drop", "3"},
+        {"drop", "-0.25"}, {"pattern", "'*'"}, {"tied", "false"}, {"odd", "2.5"}};
+    for (size_t i = 0; i < MPT_COUNT(cases); i++) {
+        char text[1024];
+        mpt_ctx *ctx = mpt_test_ctx();
+        size_text("model", cases[i][0], cases[i][1], text, sizeof text);
+        mpt_lua_finish(ctx, mpt_lua_load(ctx, text));
+    }
+}
+
+static void test_size_when_a_field_is_misspelt_or_missing_then_it_is_refused(void **state) {
+    (void)state;
+    char text[1024];
+    size_text("model", "layrs", "3, layers = 3", text, sizeof text);
+    mpt_lua_refuse(text, "r.lua:5: m: no size field 'layrs'; did you mean 'layers'?");
+    size_text("model", "layers", "nil", text, sizeof text);
+    mpt_lua_refuse(text,
+                   "r.lua:4: m: the size has no 'layers'; a size of your own says all that "
+                   "the named ones say");
+}
+
+static const struct CMUnitTest cases[] = {
+    cmocka_unit_test(test_size_when_a_field_is_of_another_kind_then_it_is_refused),
+    cmocka_unit_test(test_size_when_its_fields_fit_then_it_is_taken),
+    cmocka_unit_test(test_size_when_a_field_is_misspelt_or_missing_then_it_is_refused),
+};
+MPT_TEST_MAIN(cases)
