@@ -81,6 +81,8 @@ uint64_t mpt_phase_program_bytes(const mpt_phase_program *program) {
 }
 
 mpt_program_info mpt_program_get_info(const mpt_program *program) {
+    if (!program)
+        return (mpt_program_info){.recipe = NULL};
     const mpt_recipe *recipe = program->recipe;
     const mpt_graph *graph = program->phases[0]->graph;
     const mpt_model_ref *model = program->proxy ? &recipe->proxy : &recipe->model;
@@ -116,7 +118,7 @@ mpt_program_info mpt_program_get_info(const mpt_program *program) {
 }
 
 bool mpt_program_warning(const mpt_program *program, int index, mpt_warning_view *out) {
-    if (index < 0 || index >= program->n_warnings)
+    if (!program || !out || index < 0 || index >= program->n_warnings)
         return false;
     const mpt_warning *warning = &program->warnings[index];
     *out = (mpt_warning_view){warning->name, warning->where.file, warning->where.line,
@@ -159,6 +161,8 @@ static mpt_status print_text(const mpt_program *program, mpt_print what, const c
 mpt_status mpt_program_print(const mpt_program *program, mpt_print what, const char *arg,
                              mpt_write_fn write, void *ud) {
     mpt_str text;
+    MPT_REQUIRE_OBJECT(program);
+    MPT_REQUIRE(program->ctx, write);
     mpt_str_init(&text, program->ctx);
     mpt_status status = print_text(program, what, arg, &text);
     if (status == MPT_OK && text.failed)

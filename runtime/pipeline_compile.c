@@ -23,10 +23,31 @@ typedef struct compiling {
 
 /* ---- stages 1 and 4 ---- */
 
+/* A build function is the host's: what it gives back may be no status, or come without a word,
+ * or hide a failure of the builder. */
+static mpt_status run_build(mpt_recipe *recipe, mpt_nn *nn, bool proxy) {
+    mpt_ctx *ctx = recipe->ctx;
+    mpt_status before = ctx->error.code;
+    ctx->error.code = MPT_OK;
+    mpt_status status = recipe->source.build(recipe->source.ud, nn, proxy);
+    mpt_status said = ctx->error.code;
+    if (said == MPT_OK)
+        ctx->error.code = before;
+    if ((unsigned)status >= MPT_STATUS_COUNT)
+        return MPT_FAIL(ctx, MPT_INVALID, nn->where,
+                        "the model's build function returned %d, which is no status",
+                        (int)status);
+    if (status != MPT_OK && said == MPT_OK)
+        return MPT_FAIL(ctx, status, nn->where,
+                        "the model's build function returned %s and named no fault",
+                        mpt_status_name(status));
+    return status != MPT_OK || nn->failed ? said : MPT_OK;
+}
+
 static mpt_status draw(mpt_recipe *recipe, const mpt_drawing *drawing, mpt_graph *graph) {
     const mpt_model_ref *model = drawing->proxy ? &recipe->proxy : &recipe->model;
     mpt_nn nn = {.graph = graph, .where = model->where, .prefix = "", .block = -1};
-    MPT_TRY(recipe->source.build(recipe->source.ud, &nn, drawing->proxy));
+    MPT_TRY(run_build(recipe, &nn, drawing->proxy));
     if (graph->loss < 0) {
         mpt_status status = MPT_FAIL(graph->ctx, MPT_INVALID, model->where,
                                      "the model %s has no loss", model->name);
@@ -265,17 +286,35 @@ static mpt_status compile_choice(const compiling *c, mpt_program **out) {
     return compile_model(c, choice == MPT_MODEL_PROXY, out);
 }
 
+enum { MOST_THREADS = 4096 }; /* more is a slip, and each takes a stack */
+
+/* The host's wishes, each of them possible. */
+static mpt_status read_options(compiling *c, const mpt_compile_options *options) {
+    mpt_compile_options *o = &c->options;
+    MPT_TRY(mpt_options_read(c->ctx, "mpt_compile", options, o, sizeof *o));
+    if ((unsigned)o->model > MPT_MODEL_PROXY)
+        return MPT_FAIL(c->ctx, MPT_INVALID, MPT_NOWHERE,
+                        "mpt_compile: options.model is %d, which is no choice of a model",
+                        (int)o->model);
+    c->backend = (unsigned)o->device <= MPT_DEVICE_CPU ? mpt_backend_get(o->device) : NULL;
+    if (!c->backend)
+        return MPT_FAIL(c->ctx, MPT_INVALID, MPT_NOWHERE,
+                        "mpt_compile: options.device is %d, which is no device",
+                        (int)o->device);
+    if (o->n_threads < 0 || o->n_threads > MOST_THREADS)
+        return MPT_FAIL(c->ctx, MPT_INVALID, MPT_NOWHERE,
+                        "mpt_compile: options.n_threads is %d, expected 0 (all cores) to %d",
+                        o->n_threads, MOST_THREADS);
+    return MPT_OK;
+}
+
 mpt_status mpt_compile(mpt_recipe *recipe, const mpt_compile_options *options,
                        mpt_program **out) {
-    compiling c = {.ctx = recipe->ctx, .recipe = recipe, .options = MPT_COMPILE_OPTIONS_INIT};
+    MPT_REQUIRE_OBJECT(recipe);
+    MPT_REQUIRE(recipe->ctx, out);
     *out = NULL;
-    if (options)
-        memcpy(&c.options, options,
-               options->size < sizeof c.options ? options->size : sizeof c.options);
-    c.backend = mpt_backend_get(c.options.device);
-    if (!c.backend)
-        return MPT_FAIL(c.ctx, MPT_UNSUPPORTED, MPT_NOWHERE, "no device of number %d",
-                        (int)c.options.device);
+    compiling c = {.ctx = recipe->ctx, .recipe = recipe, .options = MPT_COMPILE_OPTIONS_INIT};
+    MPT_TRY(read_options(&c, options));
     if (c.options.device == MPT_DEVICE_AUTO)
         c.options.device = MPT_DEVICE_CPU;
     c.n_threads = c.options.n_threads > 0 ? c.options.n_threads : mpt_system_processors();

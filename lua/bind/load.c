@@ -67,14 +67,15 @@ static mpt_status apply_sets(mpt_recipe *recipe, const mpt_load_options *options
     return MPT_OK;
 }
 
-/* The options of an older host are shorter: what it does not know keeps its default. */
-static mpt_load_options read_options(const mpt_load_options *options) {
-    mpt_load_options o = MPT_LOAD_OPTIONS_INIT;
-    if (options)
-        memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
-    if (!o.tree)
-        o.tree = mpt_file_exists(MPT_TREE "/models/mlp.lua") ? MPT_TREE : MPT_INSTALLED_TREE;
-    return o;
+/* Options that are whole, with the tree filled in. */
+static mpt_status read_options(mpt_ctx *ctx, const char *call, const mpt_load_options *options,
+                               mpt_load_options *out) {
+    *out = MPT_LOAD_OPTIONS_INIT;
+    MPT_TRY(mpt_options_read(ctx, call, options, out, sizeof *out));
+    MPT_TRY(mpt_sets_check(ctx, call, "sets", out->sets, out->n_sets));
+    if (!out->tree)
+        out->tree = mpt_file_exists(MPT_TREE "/models/mlp.lua") ? MPT_TREE : MPT_INSTALLED_TREE;
+    return MPT_OK;
 }
 
 /* From here on the recipe owns the sandbox, also when loading fails. */
@@ -129,10 +130,14 @@ static mpt_status open_box(mpt_ctx *ctx, const char *file, const char *text, siz
 
 mpt_status mpt_recipe_load_file(mpt_ctx *ctx, const char *path, const mpt_load_options *options,
                                 mpt_recipe **out) {
-    mpt_load_options o = read_options(options);
+    mpt_load_options o;
     mpt_sandbox *box;
     const mpt_lua_chunk *chunk;
+    MPT_REQUIRE_OBJECT(ctx);
+    MPT_REQUIRE(ctx, out);
     *out = NULL;
+    MPT_REQUIRE(ctx, path);
+    MPT_TRY(read_options(ctx, __func__, options, &o));
     MPT_TRY(open_box(ctx, path, NULL, 0, o.tree, &box, &chunk));
     return load_chunk(box, path, chunk, &o, out);
 }
@@ -140,10 +145,16 @@ mpt_status mpt_recipe_load_file(mpt_ctx *ctx, const char *path, const mpt_load_o
 mpt_status mpt_recipe_load_string(mpt_ctx *ctx, const char *name, const char *text,
                                   size_t length, const mpt_load_options *options,
                                   mpt_recipe **out) {
-    mpt_load_options o = read_options(options);
+    mpt_load_options o;
     mpt_sandbox *box;
     const mpt_lua_chunk *chunk;
+    MPT_REQUIRE_OBJECT(ctx);
+    MPT_REQUIRE(ctx, out);
     *out = NULL;
-    MPT_TRY(open_box(ctx, name, text ? text : "", text ? length : 0, o.tree, &box, &chunk));
+    MPT_REQUIRE(ctx, name);
+    if (length > 0)
+        MPT_REQUIRE(ctx, text);
+    MPT_TRY(read_options(ctx, __func__, options, &o));
+    MPT_TRY(open_box(ctx, name, text ? text : "", length, o.tree, &box, &chunk));
     return load_chunk(box, name, chunk, &o, out);
 }

@@ -59,6 +59,29 @@ mpt_status mpt_fail(mpt_ctx *ctx, mpt_status code, mpt_where where, const char *
 /* Adds the way out to the error just set ("did you mean 'rounding'?"). */
 void mpt_hint(mpt_ctx *ctx, const char *fmt, ...) MPT_PRINTF(2, 3);
 
+/* For the entry points: a wrong argument of the host ends the call, named. An object without
+ * which there is no context gives the bare status. */
+#define MPT_REQUIRE_OBJECT(object)                                                             \
+    do {                                                                                       \
+        if (!(object))                                                                         \
+            return MPT_INVALID;                                                                \
+    } while (0)
+#define MPT_REQUIRE(ctx, argument)                                                             \
+    do {                                                                                       \
+        if (!(argument))                                                                       \
+            return MPT_FAIL((ctx), MPT_INVALID, MPT_NOWHERE, "%s: %s is NULL", __func__,       \
+                            #argument);                                                        \
+    } while (0)
+
+/* Copies a host's options over the defaults in `out`; those of an older host are shorter, and
+ * what it does not know keeps its default. `given` NULL: all defaults. ctx NULL: no text. */
+mpt_status mpt_options_read(mpt_ctx *ctx, const char *call, const void *given, void *out,
+                            size_t out_bytes);
+
+/* A number of path=value pairs, all there. */
+mpt_status mpt_sets_check(mpt_ctx *ctx, const char *call, const char *name, const mpt_set *sets,
+                          int n);
+
 /* Passes a failure up. */
 #define MPT_TRY(expression)                                                                    \
     do {                                                                                       \

@@ -14,13 +14,44 @@ static void *default_alloc(void *ud, void *ptr, size_t old_size, size_t new_size
     return realloc(ptr, new_size);
 }
 
+mpt_status mpt_options_read(mpt_ctx *ctx, const char *call, const void *given, void *out,
+                            size_t out_bytes) {
+    size_t bytes;
+    if (!given)
+        return MPT_OK;
+    memcpy(&bytes, given, sizeof bytes); /* every options struct starts with its size */
+    if (bytes >= 2 * sizeof bytes && bytes % sizeof bytes == 0) {
+        memcpy(out, given, bytes < out_bytes ? bytes : out_bytes);
+        return MPT_OK;
+    }
+    if (!ctx)
+        return MPT_INVALID;
+    mpt_status status =
+        MPT_FAIL(ctx, MPT_INVALID, MPT_NOWHERE,
+                 "%s: the options have size %zu, which no struct has", call, bytes);
+    mpt_hint(ctx, "set .size to the sizeof of the struct, as its macro does");
+    return status;
+}
+
+mpt_status mpt_sets_check(mpt_ctx *ctx, const char *call, const char *name, const mpt_set *sets,
+                          int n) {
+    if (n < 0 || (n > 0 && !sets))
+        return MPT_FAIL(ctx, MPT_INVALID, MPT_NOWHERE, "%s: %d %s%s", call, n, name,
+                        n < 0 ? "" : ", but the array is NULL");
+    for (int i = 0; i < n; i++)
+        if (!sets[i].path || !sets[i].value)
+            return MPT_FAIL(ctx, MPT_INVALID, MPT_NOWHERE, "%s: %s[%d].%s is NULL", call, name,
+                            i, sets[i].path ? "value" : "path");
+    return MPT_OK;
+}
+
 mpt_status mpt_ctx_create(const mpt_ctx_options *options, mpt_ctx **out) {
     mpt_ctx_options o = MPT_CTX_OPTIONS_INIT;
-    if (options)
-        memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
+    MPT_REQUIRE_OBJECT(out);
+    *out = NULL;
+    MPT_TRY(mpt_options_read(NULL, __func__, options, &o, sizeof o));
     if (!o.alloc)
         o.alloc = default_alloc;
-    *out = NULL;
     mpt_ctx *ctx = o.alloc(o.alloc_ud, NULL, 0, sizeof *ctx);
     if (!ctx)
         return MPT_OUT_OF_MEMORY;
@@ -43,10 +74,17 @@ void mpt_ctx_destroy(mpt_ctx *ctx) {
 }
 
 const mpt_error *mpt_ctx_error(const mpt_ctx *ctx) {
-    return &ctx->error;
+    static const mpt_error none = {.code = MPT_INVALID,
+                                   .text = "there is no context",
+                                   .hint = "",
+                                   .message = "there is no context",
+                                   .c_file = ""};
+    return ctx ? &ctx->error : &none;
 }
 
 mpt_memory_use mpt_ctx_memory(const mpt_ctx *ctx) {
+    if (!ctx)
+        return (mpt_memory_use){.live_bytes = 0};
     return (mpt_memory_use){ctx->live_bytes, ctx->peak_bytes, ctx->n_allocs};
 }
 

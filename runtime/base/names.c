@@ -42,6 +42,8 @@ static int distance(const char *a, const char *b) {
 
 const char *mpt_nearest(const char *word, const char *const *names, int n) {
     const char *best = NULL;
+    if (!word || !names)
+        return NULL;
     int best_distance = (int)strlen(word) / 3 + 1; /* farther away is a guess, not a slip */
     for (int i = 0; i < n; i++) {
         if (!names[i])

@@ -6,51 +6,70 @@
 
 #include "graph/nn.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* One op with one result. */
 static mpt_model_value one(mpt_nn *nn, mpt_op op, const mpt_nn_args *args) {
     mpt_value_id out[MPT_MAX_OUT] = {-1};
     int n_out = 0;
+    if (!nn)
+        return -1;
     return mpt_nn_call(nn, op, args, out, &n_out) == MPT_OK ? out[0] : -1;
 }
 
 /* A fault that only this file can find; sticks as the builder's own do. */
-static void refuse(mpt_nn *nn, const char *what, const char *word) {
+static MPT_PRINTF(2, 3) void refuse(mpt_nn *nn, const char *fmt, ...) {
+    char text[256];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
     if (!nn->failed)
-        (void)MPT_FAIL(nn->graph->ctx, MPT_INVALID, nn->where, "%s '%s'", what, word);
+        (void)MPT_FAIL(nn->graph->ctx, MPT_INVALID, nn->where, "%s", text);
     nn->failed = true;
 }
 
+/* Whether the builder and an argument are there; a missing argument is named. */
+static bool present(mpt_nn *nn, const void *argument, const char *call, const char *name) {
+    if (nn && !argument)
+        refuse(nn, "%s: %s is NULL", call, name);
+    return nn && argument;
+}
+#define PRESENT(nn, argument) present((nn), (argument), __func__, #argument)
+
 void mpt_model_at(mpt_nn *nn, const char *file, int line) {
-    nn->where = (mpt_where){file, line};
+    if (nn)
+        nn->where = (mpt_where){file, line};
 }
 
 int64_t mpt_model_vocabulary(const mpt_nn *nn) {
-    return nn->graph->vocab;
+    return nn ? nn->graph->vocab : 0;
 }
 
 int64_t mpt_model_sequence(const mpt_nn *nn) {
-    return nn->graph->sequence;
+    return nn ? nn->graph->sequence : 0;
 }
 
 /* The builder keeps the first failure: cross_entropy gives it back. */
 void mpt_model_block(mpt_nn *nn, const char *root, int index) {
-    (void)mpt_nn_block_begin(nn, root, index);
+    if (PRESENT(nn, root))
+        (void)mpt_nn_block_begin(nn, root, index);
 }
 
 void mpt_model_end_block(mpt_nn *nn) {
-    (void)mpt_nn_block_end(nn);
+    if (nn)
+        (void)mpt_nn_block_end(nn);
 }
 
 mpt_model_value mpt_model_tokens(mpt_nn *nn) {
     mpt_value_id id = -1;
-    return mpt_nn_tokens(nn, &id) == MPT_OK ? id : -1;
+    return nn && mpt_nn_tokens(nn, &id) == MPT_OK ? id : -1;
 }
 
 mpt_model_value mpt_model_positions(mpt_nn *nn) {
     mpt_value_id id = -1;
-    return mpt_nn_positions(nn, &id) == MPT_OK ? id : -1;
+    return nn && mpt_nn_positions(nn, &id) == MPT_OK ? id : -1;
 }
 
 mpt_model_value mpt_model_embedding(mpt_nn *nn, const char *name, mpt_model_value ids,
@@ -63,8 +82,14 @@ mpt_model_value mpt_model_embedding(mpt_nn *nn, const char *name, mpt_model_valu
 mpt_model_value mpt_model_linear(mpt_nn *nn, const char *name, mpt_model_value x,
                                  const mpt_linear *options) {
     mpt_linear o = {.size = sizeof o};
-    if (options)
-        memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
+    if (!nn)
+        return -1;
+    if (mpt_options_read(nn->graph->ctx, __func__, options, &o, sizeof o) != MPT_OK) {
+        nn->failed = true;
+        return -1;
+    }
+    if (o.n_parts > 0 && !o.parts)
+        refuse(nn, "mpt_model_linear: %d parts, but the array is NULL", o.n_parts);
     mpt_nn_args args = {.name = name,
                         .n_in = 1,
                         .in = {x},
@@ -76,8 +101,11 @@ mpt_model_value mpt_model_linear(mpt_nn *nn, const char *name, mpt_model_value x
                         .n_parts = o.n_parts};
     args.has_init = o.init_std > 0;
     args.init = (mpt_init){MPT_INIT_NORMAL, o.init_std, 0};
-    for (int i = 0; i < o.n_parts && i < MPT_MAX_PARTS; i++)
+    for (int i = 0; o.parts && i < o.n_parts && i < MPT_MAX_PARTS; i++) {
         args.parts[i] = o.parts[i];
+        if (!o.parts[i])
+            refuse(nn, "mpt_model_linear: parts[%d] is NULL", i);
+    }
     return one(nn, MPT_OP_linear, &args);
 }
 
@@ -95,6 +123,8 @@ mpt_model_value mpt_model_layernorm(mpt_nn *nn, const char *name, mpt_model_valu
 
 mpt_model_value mpt_model_gated_rmsnorm(mpt_nn *nn, const char *name,
                                         const mpt_model_value x_z[2], int groups, float eps) {
+    if (!PRESENT(nn, x_z))
+        return -1;
     return one(nn, MPT_OP_gated_rmsnorm,
                &(mpt_nn_args){.name = name,
                               .n_in = 2,
@@ -104,6 +134,8 @@ mpt_model_value mpt_model_gated_rmsnorm(mpt_nn *nn, const char *name,
 
 mpt_model_value mpt_model_attention(mpt_nn *nn, const char *name,
                                     const mpt_model_value q_k_v[3], int heads, int kv_heads) {
+    if (!PRESENT(nn, q_k_v))
+        return -1;
     return one(nn, MPT_OP_attention,
                &(mpt_nn_args){.name = name,
                               .n_in = 3,
@@ -121,6 +153,8 @@ mpt_model_value mpt_model_conv1d(mpt_nn *nn, const char *name, mpt_model_value x
 
 mpt_model_value mpt_model_ssm_scan(mpt_nn *nn, const char *name,
                                    const mpt_model_value x_b_c_dt[4], int heads, int groups) {
+    if (!PRESENT(nn, x_b_c_dt))
+        return -1;
     mpt_nn_args args = {.name = name, .n_in = 4, .attrs = {.heads = heads, .groups = groups}};
     for (int i = 0; i < 4; i++)
         args.in[i] = x_b_c_dt[i];
@@ -137,6 +171,8 @@ mpt_model_value mpt_model_activation(mpt_nn *nn, const char *kind, mpt_model_val
                  {"silu", MPT_OP_silu, false},
                  {"relu2", MPT_OP_relu2, false}};
     const char *names[MPT_COUNT(kinds)];
+    if (!PRESENT(nn, kind))
+        return -1;
     for (size_t i = 0; i < MPT_COUNT(kinds); i++) {
         names[i] = kinds[i].name;
         if (strcmp(kinds[i].name, kind) == 0)
@@ -145,7 +181,7 @@ mpt_model_value mpt_model_activation(mpt_nn *nn, const char *kind, mpt_model_val
                 &(mpt_nn_args){.n_in = 1, .in = {x}, .attrs = {.exact = kinds[i].exact}});
     }
     bool first = !nn->failed;
-    refuse(nn, "no activation", kind);
+    refuse(nn, "no activation '%s'", kind);
     const char *near = mpt_nearest(kind, names, (int)MPT_COUNT(names));
     if (first && near)
         mpt_hint(nn->graph->ctx, "did you mean '%s'?", near);
@@ -165,6 +201,8 @@ void mpt_model_split(mpt_nn *nn, mpt_model_value x, const int64_t *widths, int n
     mpt_nn_args args = {.n_in = 1, .in = {x}, .attrs = {.n_sizes = n}};
     mpt_value_id out[MPT_MAX_OUT];
     int n_out = 0;
+    if (!PRESENT(nn, widths) || !PRESENT(nn, out_parts))
+        return;
     for (int i = 0; i < n && i < MPT_MAX_PARTS; i++)
         args.attrs.sizes[i] = widths[i];
     (void)mpt_nn_call(nn, MPT_OP_split, &args, out, &n_out);
@@ -173,6 +211,8 @@ void mpt_model_split(mpt_nn *nn, mpt_model_value x, const int64_t *widths, int n
 }
 
 mpt_model_value mpt_model_concat(mpt_nn *nn, const mpt_model_value *parts, int n) {
+    if (!PRESENT(nn, parts))
+        return -1;
     mpt_nn_args args = {.n_in = n};
     for (int i = 0; i < n && i < MPT_MAX_PARTS; i++)
         args.in[i] = parts[i];
@@ -182,6 +222,7 @@ mpt_model_value mpt_model_concat(mpt_nn *nn, const mpt_model_value *parts, int n
 mpt_status mpt_model_cross_entropy(mpt_nn *nn, mpt_model_value logits) {
     mpt_value_id out[MPT_MAX_OUT];
     int n_out = 0;
+    MPT_REQUIRE_OBJECT(nn);
     return mpt_nn_call(nn, MPT_OP_cross_entropy, &(mpt_nn_args){.n_in = 1, .in = {logits}}, out,
                        &n_out);
 }

@@ -61,6 +61,11 @@ static void list_formats(mpt_str *out) {
 mpt_status mpt_list(mpt_ctx *ctx, mpt_listing what, mpt_write_fn write, void *ud) {
     mpt_str text;
     mpt_status status = MPT_OK;
+    MPT_REQUIRE_OBJECT(ctx);
+    MPT_REQUIRE(ctx, write);
+    if (what != MPT_LIST_OPS && what != MPT_LIST_FORMATS)
+        return MPT_FAIL(ctx, MPT_INVALID, MPT_NOWHERE, "%s: no list of kind %d", __func__,
+                        (int)what);
     mpt_str_init(&text, ctx);
     if (what == MPT_LIST_OPS)
         list_ops(&text);

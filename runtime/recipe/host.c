@@ -20,6 +20,10 @@ typedef struct rule_text {
 } rule_text;
 
 mpt_status mpt_recipe_create(mpt_ctx *ctx, const char *name, mpt_recipe **out) {
+    MPT_REQUIRE_OBJECT(ctx);
+    MPT_REQUIRE(ctx, out);
+    *out = NULL;
+    MPT_REQUIRE(ctx, name);
     return mpt_recipe_new(ctx, name, NULL, out);
 }
 
@@ -280,37 +284,46 @@ static mpt_status find_phase(mpt_recipe *recipe, const char *name, mpt_where whe
     return status;
 }
 
-mpt_status mpt_recipe_add_rule(mpt_recipe *recipe, const mpt_rule_desc *given) {
-    mpt_rule_desc desc = {.size = sizeof desc};
-    memcpy(&desc, given, given->size < sizeof desc ? given->size : sizeof desc);
+static mpt_status add_rule(mpt_recipe *recipe, const mpt_rule_desc *desc) {
     MPT_TRY(check_open(recipe, "rule"));
     rule_text text = {.recipe = recipe, .where = recipe->where};
     int phase;
-    if (desc.file) {
-        text.where = (mpt_where){mpt_arena_strdup(&recipe->arena, desc.file), desc.line};
+    if (desc->file) {
+        text.where = (mpt_where){mpt_arena_strdup(&recipe->arena, desc->file), desc->line};
         if (!text.where.file)
             return MPT_OUT_OF_MEMORY;
     }
-    MPT_TRY(find_phase(recipe, desc.phase, text.where, &phase));
+    MPT_TRY(find_phase(recipe, desc->phase, text.where, &phase));
     int *n = phase < 0 ? &recipe->n_rules : &recipe->phases[phase].n_rules;
     mpt_rule *rule = mpt_recipe_append_rule(recipe, phase);
     if (!rule)
         return MPT_OUT_OF_MEMORY;
     rule->where = text.where;
     mpt_rule_path(&(mpt_cascade_rule){rule, phase, *n - 1}, text.path);
-    mpt_status status = parse_selectors(&text, desc.selector, rule);
+    mpt_status status = parse_selectors(&text, desc->selector, rule);
     if (status == MPT_OK)
-        status = parse_gemms(&text, desc.gemms, rule);
-    if (status == MPT_OK && desc.blocks)
-        status = parse_blocks(&text, desc.blocks, &rule->blocks);
+        status = parse_gemms(&text, desc->gemms, rule);
+    if (status == MPT_OK && desc->blocks)
+        status = parse_blocks(&text, desc->blocks, &rule->blocks);
     if (status == MPT_OK)
-        status = parse_use(&text, &desc, &rule->use);
+        status = parse_use(&text, desc, &rule->use);
     if (status != MPT_OK)
         (*n)--; /* a refused rule leaves the recipe as it was */
     return status;
 }
 
+mpt_status mpt_recipe_add_rule(mpt_recipe *recipe, const mpt_rule_desc *rule) {
+    mpt_rule_desc desc = {.size = sizeof desc};
+    MPT_REQUIRE_OBJECT(recipe);
+    MPT_REQUIRE(recipe->ctx, rule);
+    MPT_TRY(mpt_options_read(recipe->ctx, __func__, rule, &desc, sizeof desc));
+    MPT_TRY(mpt_sets_check(recipe->ctx, __func__, "words", desc.words, desc.n_words));
+    return add_rule(recipe, &desc);
+}
+
 mpt_status mpt_recipe_add_phase(mpt_recipe *recipe, const char *name, const char *from) {
+    MPT_REQUIRE_OBJECT(recipe);
+    MPT_REQUIRE(recipe->ctx, name);
     MPT_TRY(check_open(recipe, "phase"));
     mpt_phase *phase = mpt_recipe_append_phase(recipe, name);
     if (!phase)
@@ -326,6 +339,10 @@ mpt_status mpt_recipe_add_phase(mpt_recipe *recipe, const char *name, const char
 
 mpt_status mpt_recipe_set_model(mpt_recipe *recipe, const char *name, const char *size,
                                 mpt_build_fn build, void *ud) {
+    MPT_REQUIRE_OBJECT(recipe);
+    MPT_REQUIRE(recipe->ctx, name);
+    MPT_REQUIRE(recipe->ctx, size);
+    MPT_REQUIRE(recipe->ctx, build);
     MPT_TRY(check_open(recipe, "model"));
     const char *name_copy = mpt_arena_strdup(&recipe->arena, name);
     const char *size_copy = mpt_arena_strdup(&recipe->arena, size);

@@ -39,11 +39,11 @@ void mpt_recipe_destroy(mpt_recipe *recipe) {
 }
 
 const char *mpt_recipe_name(const mpt_recipe *recipe) {
-    return recipe->name;
+    return recipe ? recipe->name : NULL;
 }
 
 const char *mpt_recipe_source(const mpt_recipe *recipe) {
-    return recipe->source_text;
+    return recipe ? recipe->source_text : NULL;
 }
 
 /* ---- growing ---- */

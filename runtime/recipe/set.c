@@ -144,5 +144,8 @@ mpt_status mpt_recipe_set_at(mpt_recipe *recipe, const char *path, const char *v
 }
 
 mpt_status mpt_recipe_set(mpt_recipe *recipe, const char *path, const char *value) {
+    MPT_REQUIRE_OBJECT(recipe);
+    MPT_REQUIRE(recipe->ctx, path);
+    MPT_REQUIRE(recipe->ctx, value);
     return mpt_recipe_set_at(recipe, path, value, recipe->where);
 }

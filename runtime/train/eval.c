@@ -36,6 +36,12 @@ static double mean_loss(mpt_trainer *trainer, int64_t n, int64_t n_all) {
 }
 
 mpt_status mpt_trainer_eval(mpt_trainer *trainer, int64_t max_windows, double *out_loss) {
+    MPT_REQUIRE_OBJECT(trainer);
+    MPT_REQUIRE(trainer->ctx, out_loss);
+    if (max_windows < 0)
+        return MPT_FAIL(trainer->ctx, MPT_INVALID, MPT_NOWHERE,
+                        "%s: max_windows is %lld, expected 0 (all) or more", __func__,
+                        (long long)max_windows);
     const mpt_program *program = trainer->program;
     int64_t n_all = mpt_data_n_windows(program->data, program->train.sequence);
     int64_t n = max_windows > 0 && max_windows < n_all ? max_windows : n_all;

@@ -96,11 +96,12 @@ static mpt_status create_parts(mpt_trainer *trainer) {
 
 mpt_status mpt_trainer_create(const mpt_program *program, const mpt_trainer_options *options,
                               mpt_trainer **out) {
+    MPT_REQUIRE_OBJECT(program);
     mpt_ctx *ctx = program->ctx;
     mpt_trainer_options o = MPT_TRAINER_OPTIONS_INIT;
-    if (options)
-        memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
+    MPT_REQUIRE(ctx, out);
     *out = NULL;
+    MPT_TRY(mpt_options_read(ctx, __func__, options, &o, sizeof o));
     mpt_trainer *trainer = mpt_alloc(ctx, sizeof *trainer);
     if (!trainer)
         return mpt_fail_memory(ctx, sizeof *trainer);
@@ -305,6 +306,8 @@ mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out) {
 }
 
 mpt_status mpt_trainer_step(mpt_trainer *trainer, const int32_t *tokens, mpt_step_result *out) {
+    MPT_REQUIRE_OBJECT(trainer);
+    MPT_REQUIRE(trainer->ctx, out);
     if (tokens) {
         MPT_TRY(take_batch(trainer, tokens));
     } else {
@@ -317,12 +320,14 @@ mpt_status mpt_trainer_step(mpt_trainer *trainer, const int32_t *tokens, mpt_ste
 /* ---- accessors ---- */
 
 bool mpt_trainer_done(const mpt_trainer *trainer) {
-    return trainer->attempted >= trainer->program->train.steps;
+    return trainer && trainer->attempted >= trainer->program->train.steps;
 }
 
 bool mpt_trainer_param(const mpt_trainer *trainer, int index, mpt_param_view *out) {
+    if (!trainer || !out || index < 0)
+        return false;
     const mpt_graph *graph = mpt_trainer_graph(trainer);
-    if (index < 0 || index >= graph->n_params)
+    if (index >= graph->n_params)
         return false;
     const mpt_param *param = &graph->params[index];
     const mpt_value *value = &graph->values[param->value];
@@ -335,6 +340,7 @@ bool mpt_trainer_param(const mpt_trainer *trainer, int index, mpt_param_view *ou
 
 mpt_status mpt_trainer_finish(mpt_trainer *trainer) {
     mpt_metrics_line line;
+    MPT_REQUIRE_OBJECT(trainer);
     mpt_metrics_begin(&line, "done");
     mpt_metrics_integer(&line, "step", trainer->attempted);
     mpt_metrics_integer(&line, "tokens", (int64_t)trainer->tokens_seen);

@@ -203,7 +203,8 @@ static void test_compile_when_device_is_unknown_then_refused(void **state) {
     mpt_compile_options options = on_ref();
     options.device = (mpt_device)9;
     setup_recipe(&f);
-    expect_refusal(&f, &options, MPT_UNSUPPORTED, "no device of number 9");
+    expect_refusal(&f, &options, MPT_INVALID,
+                   "mpt_compile: options.device is 9, which is no device");
 }
 
 static mpt_status build_no_loss(void *ud, mpt_nn *nn, bool proxy) {

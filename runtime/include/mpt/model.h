@@ -17,8 +17,9 @@
  *
  * Values are [tokens, features]. Names are relative to the open block ("up" in block 0 of "h"
  * is "h.0.up") and make the names of parameters. The first call that fails sets the context's
- * error; it and all later ones give -1, and mpt_model_cross_entropy its status. The builder is
- * lent for the length of the build function. */
+ * error; it and all later ones give -1, and mpt_model_cross_entropy its status. A wrong
+ * argument (NULL where no comment allows it) is such a failure. The builder is lent for the
+ * length of the build function. */
 #ifndef MPT_MODEL_H
 #define MPT_MODEL_H
 

@@ -6,7 +6,10 @@
  * accessors lend until the object they were asked of is destroyed. A context outlives what was
  * made with it, a recipe its programs, a program its trainers. One thread per context.
  * Every call that can fail gives a status; the context's error then says where and why and what
- * to do. The library prints nothing, exits never, and reads no environment. */
+ * to do. A wrong argument (NULL where no comment allows it, a number out of its range, options
+ * without their size) gives MPT_INVALID and is named; _destroy takes NULL, and accessors give
+ * zero, NULL or false for it. The library prints nothing, exits never, and reads no
+ * environment. */
 #ifndef MPT_MPT_H
 #define MPT_MPT_H
 
@@ -118,7 +121,8 @@ MPT_API MPT_CHECKED mpt_status mpt_recipe_create(mpt_ctx *ctx, const char *name,
 MPT_API MPT_CHECKED mpt_status mpt_recipe_set(mpt_recipe *recipe, const char *path,
                                               const char *value);
 
-/* A phase starts at `from`: "0.82" of the run, or step "1000". Rules name it. */
+/* A phase starts at `from`: "0.82" of the run, or step "1000"; NULL: from the start. Rules
+ * name it. */
 MPT_API MPT_CHECKED mpt_status mpt_recipe_add_phase(mpt_recipe *recipe, const char *name,
                                                     const char *from);
 
@@ -165,7 +169,7 @@ typedef struct mpt_compile_options {
     size_t size;
     mpt_model_choice model; /* AUTO: the full model where it fits and ends within a day */
     mpt_device device;
-    int n_threads;    /* 0: all cores */
+    int n_threads;    /* 0: all cores; 4096 at most */
     const char *data; /* a file that replaces the recipe's data, or NULL */
 } mpt_compile_options;
 #define MPT_COMPILE_OPTIONS_INIT ((mpt_compile_options){.size = sizeof(mpt_compile_options)})
