@@ -9,6 +9,7 @@
 
 #include "cli/folder.h"
 #include "cli/signals.h"
+#include "cli/tree.h"
 
 typedef struct run {
     mpt_ctx *ctx;
@@ -30,9 +31,12 @@ typedef struct run {
 
 mpt_status mpt_cli_load(mpt_ctx *ctx, const mpt_options *options, const char *path,
                         mpt_recipe **out) {
+    char tree[4096];
     mpt_load_options load = MPT_LOAD_OPTIONS_INIT;
     load.sets = options->sets;
     load.n_sets = options->n_sets;
+    if (mpt_cli_tree(tree, sizeof tree))
+        load.tree = tree;
     return mpt_recipe_load_file(ctx, path, &load, out);
 }
 
