@@ -14,6 +14,10 @@
 #include "lua/bind/model.h"
 #include "lua/bind/source.h"
 
+/* What a word costs: a node with its values is memory that only this bounds. 20 million steps
+ * are some 66,000 words, or 5,000 blocks of GPT-2. */
+enum { WORD_STEPS = 300 };
+
 static const char tensor_name[] = "mpt.tensor";
 
 typedef struct tensor {
@@ -336,6 +340,7 @@ static mpt_nn *current(lua_State *L) {
     mpt_nn *nn = mpt_sandbox_of(L)->nn;
     if (!nn)
         luaL_error(L, "nn can only be used inside the model's graph function");
+    mpt_sandbox_charge(L, WORD_STEPS);
     nn->where = mpt_sandbox_where(L, 1);
     return nn;
 }

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "graph/nn.h"
+
 enum { HOOK_STEPS = 1000, VARARGS_MAX = 2000, MILLION = 1000000, MIB = 1 << 20, KIB = 1 << 10 };
 
 mpt_sandbox *mpt_sandbox_of(lua_State *L) {
@@ -153,6 +155,14 @@ static mpt_status report_stop(mpt_sandbox *box, mpt_lua_stop why) {
         where.file = box->chunks[0]->file;
     switch (why) {
     case MPT_LUA_STOP_STEPS:
+        if (box->nn) {
+            (void)MPT_FAIL(ctx, MPT_INVALID, where,
+                           "drawing the model did not end within %d million steps, with %d "
+                           "blocks drawn",
+                           MPT_LUA_STEPS / MILLION, box->nn->graph->n_blocks);
+            mpt_hint(ctx, "give the model fewer blocks, or look for a loop without an end");
+            return MPT_INVALID;
+        }
         (void)MPT_FAIL(ctx, MPT_INVALID, where,
                        "the recipe did not end within %d million steps",
                        MPT_LUA_STEPS / MILLION);

@@ -14,6 +14,7 @@
 #ifndef MPT_GRAPH_GRAPH_H
 #define MPT_GRAPH_GRAPH_H
 
+#include "graph/name_index.h"
 #include "recipe/recipe.h"
 
 enum { MPT_MAX_IN = 10, MPT_MAX_OUT = 8, MPT_MAX_RANK = 4, MPT_MAX_PARTS = 8 };
@@ -157,6 +158,7 @@ typedef struct mpt_graph {
     mpt_param *params;
     int n_layers, cap_layers;
     mpt_layer *layers;
+    mpt_name_index param_names, layer_names;
     int n_blocks;
     mpt_value_id tokens, targets, positions; /* -1 where the model does not ask for it */
     mpt_value_id loss; /* mean cross-entropy of the micro-batch, natural logarithm */

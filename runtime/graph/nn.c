@@ -139,10 +139,9 @@ static mpt_status add_layer(mpt_nn *nn, const nn_word *word, const mpt_nn_args *
     if (!path || !layers)
         return MPT_OUT_OF_MEMORY;
     graph->layers = layers;
-    for (int i = 0; i < graph->n_layers; i++)
-        if (strcmp(layers[i].path, path) == 0)
-            return MPT_FAIL(graph->ctx, MPT_INVALID, nn->where,
-                            "%s: the model has a layer of this name already", path);
+    if (mpt_name_index_find(&graph->layer_names, path) >= 0)
+        return MPT_FAIL(graph->ctx, MPT_INVALID, nn->where,
+                        "%s: the model has a layer of this name already", path);
     mpt_layer *layer = &layers[graph->n_layers];
     *layer =
         (mpt_layer){.path = path, .kind = word->kind, .block = nn->block, .where = nn->where};
@@ -150,7 +149,7 @@ static mpt_status add_layer(mpt_nn *nn, const nn_word *word, const mpt_nn_args *
         layer->kind = MPT_LAYER_HEAD;
     MPT_TRY(copy_parts(graph, layer, args));
     node->layer = graph->n_layers++;
-    return MPT_OK;
+    return mpt_name_index_add(&graph->layer_names, &graph->arena, path, node->layer);
 }
 
 /* ---- the call ---- */

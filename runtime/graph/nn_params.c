@@ -15,10 +15,8 @@ static const mpt_init ZERO = {MPT_INIT_ZERO, 0, 0};
 static const mpt_init ONE = {MPT_INIT_ONE, 0, 0};
 
 static const mpt_param *find_param(const mpt_graph *graph, const char *name) {
-    for (int i = 0; i < graph->n_params; i++)
-        if (strcmp(graph->params[i].name, name) == 0)
-            return &graph->params[i];
-    return NULL;
+    int i = mpt_name_index_find(&graph->param_names, name);
+    return i < 0 ? NULL : &graph->params[i];
 }
 
 /* Makes parameter LAYER.suffix and puts its value at input i of the node. */
@@ -37,6 +35,7 @@ static mpt_status add_param(mpt_graph *graph, mpt_node *node, int i, const char 
         mpt_graph_value(graph, name, MPT_VALUE_PARAM, MPT_DTYPE_FP32, shape->rank, shape->dims);
     if (value < 0)
         return graph->ctx->error.code;
+    MPT_TRY(mpt_name_index_add(&graph->param_names, &graph->arena, name, graph->n_params));
     graph->values[value].param = graph->n_params;
     params[graph->n_params++] = (mpt_param){.name = name,
                                             .init = *init,

@@ -1,6 +1,10 @@
 /* lua/bind: the fields of a size of one's own have the kind that the named sizes have. */
 #include "lua_test.h"
 
+#include <time.h>
+
+#include "graph/nn.h"
+
 #define MODEL                                                                                  \
     "local m = model { name = 'm', graph = print, sizes = {\n"                                 \
     "  a = { layers = 2, window = 0, drop = 0.5, pattern = 'M-', tied = true, odd = 1 },\n"    \
@@ -75,9 +79,53 @@ static void test_size_when_a_field_is_misspelt_or_missing_then_it_is_refused(voi
                    "the named ones say");
 }
 
+/* Draws gpt2 with so many blocks: the status, and the error in the context. */
+static mpt_status draw(mpt_ctx *ctx, const char *n_layer, int *n_blocks) {
+    char text[512];
+    snprintf(text, sizeof text,
+             "return recipe { model = require 'models.gpt2' { n_layer = %s, n_embd = 8,\n"
+             "n_head = 1, n_positions = 8 } }",
+             n_layer);
+    mpt_recipe *recipe = mpt_lua_load(ctx, text);
+    mpt_graph *graph = NULL;
+    assert_mpt_ok(ctx, mpt_graph_create(ctx, 1, 8, 16, &graph));
+    mpt_nn nn = {.graph = graph, .prefix = "", .block = -1};
+    mpt_status status = recipe->source.build(recipe->source.ud, &nn, false);
+    *n_blocks = graph->n_blocks;
+    mpt_graph_destroy(graph);
+    mpt_recipe_destroy(recipe);
+    return status;
+}
+
+/* Processor time, with room for a build with sanitizers: without the charge it is 20 s. */
+static void test_drawing_when_the_model_is_absurd_then_it_ends_soon(void **state) {
+    (void)state;
+    mpt_ctx *ctx = mpt_test_ctx();
+    int n_blocks;
+    clock_t start = clock();
+    assert_int_equal(draw(ctx, "1e9", &n_blocks), MPT_INVALID);
+    assert_true((double)(clock() - start) / CLOCKS_PER_SEC < 10);
+    assert_non_null(strstr(mpt_ctx_error(ctx)->message,
+                           "drawing the model did not end within 20 million steps, with "));
+    assert_non_null(strstr(mpt_ctx_error(ctx)->message, "give the model fewer blocks"));
+    assert_true(mpt_ctx_memory(ctx).peak_bytes < (size_t)256 << 20);
+    mpt_lua_finish(ctx, NULL);
+}
+
+static void test_drawing_when_the_model_is_deep_then_it_is_drawn(void **state) {
+    (void)state;
+    mpt_ctx *ctx = mpt_test_ctx();
+    int n_blocks;
+    assert_mpt_ok(ctx, draw(ctx, "3000", &n_blocks));
+    assert_int_equal(n_blocks, 3000);
+    mpt_lua_finish(ctx, NULL);
+}
+
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_size_when_a_field_is_of_another_kind_then_it_is_refused),
     cmocka_unit_test(test_size_when_its_fields_fit_then_it_is_taken),
     cmocka_unit_test(test_size_when_a_field_is_misspelt_or_missing_then_it_is_refused),
+    cmocka_unit_test(test_drawing_when_the_model_is_absurd_then_it_ends_soon),
+    cmocka_unit_test(test_drawing_when_the_model_is_deep_then_it_is_drawn),
 };
 MPT_TEST_MAIN(cases)
