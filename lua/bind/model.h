@@ -9,8 +9,8 @@
  * Raises. */
 void mpt_model_put(lua_State *L, mpt_recipe *recipe, int value, int key, bool proxy);
 
-/* Refuses a size whose fields are not of the kind that the named sizes have; `path` is "model" or
- * "proxy". size.c. Raises. */
+/* Refuses a size whose fields are not of the kind that the named sizes have; `path` is "model"
+ * or "proxy". size.c. Raises. */
 void mpt_model_check_size(lua_State *L, int model_size, const char *path);
 
 /* Makes the recipe the owner of the sandbox, and the sandbox the source of its model. */

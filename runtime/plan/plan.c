@@ -133,6 +133,13 @@ static int count_changed(const mpt_phase_program *before, const mpt_phase_progra
     return n;
 }
 
+/* The step at which a phase begins; a run that is too short for it never comes there. */
+static int64_t start_of(const mpt_program *program, int p) {
+    int64_t end = program->train.steps;
+    return p < program->n_phases && program->phase_start[p] < end ? program->phase_start[p]
+                                                                  : end;
+}
+
 static mpt_status collect_phases(const mpt_program *program, mpt_arena *arena, mpt_plan *out) {
     size_t bytes = mpt_size_mul((size_t)program->n_phases, sizeof *out->phases);
     out->n_phases = program->n_phases;
@@ -141,11 +148,11 @@ static mpt_status collect_phases(const mpt_program *program, mpt_arena *arena, m
         return MPT_OUT_OF_MEMORY;
     for (int p = 0; p < program->n_phases; p++) {
         mpt_plan_phase *phase = &out->phases[p];
-        int64_t end =
-            p + 1 < program->n_phases ? program->phase_start[p + 1] : program->train.steps;
         phase->name = program->phases[p]->phase;
-        phase->from = program->phase_start[p];
-        phase->steps = end > phase->from ? end - phase->from : 0;
+        phase->from = start_of(program, p);
+        phase->steps = start_of(program, p + 1) - phase->from;
+        if (phase->steps == 0 && out->first == p && p + 1 < program->n_phases)
+            out->first = p + 1;
         phase->hash = program->phases[p]->schedule_hash;
         if (p > 0)
             phase->n_changed = count_changed(program->phases[p - 1], program->phases[p]);
@@ -202,13 +209,14 @@ static void sum_flops(const mpt_program *program, mpt_plan *out) {
 }
 
 mpt_status mpt_plan_collect(const mpt_program *program, mpt_arena *arena, mpt_plan *out) {
-    *out = (mpt_plan){.program = program, .graph = program->phases[0]->graph};
-    const mpt_graph *graph = out->graph;
+    *out = (mpt_plan){.program = program};
+    MPT_TRY(collect_phases(program, arena, out));
+    const mpt_graph *graph = out->graph = program->phases[out->first]->graph;
     for (int i = 0; i < graph->n_params; i++)
         out->n_parameters += mpt_value_elements(&graph->values[graph->params[i].value]);
     for (int i = 0; i < graph->n_layers; i++)
         out->n_linear += is_linear(&graph->layers[i]);
     sum_memory(program, out);
     sum_flops(program, out);
-    return collect_phases(program, arena, out);
+    return MPT_OK;
 }

@@ -32,7 +32,7 @@ typedef struct mpt_plan_cover {
 
 typedef struct mpt_plan_phase {
     const char *name;
-    int64_t from, steps; /* training steps: the first one, and how many */
+    int64_t from, steps; /* training steps: the first one, and how many, within the run */
     const char *hash;
     int n_covers;
     mpt_plan_cover *covers; /* most layers first */
@@ -46,7 +46,7 @@ typedef struct mpt_plan_flops {
 
 typedef struct mpt_plan {
     const mpt_program *program;
-    const mpt_graph *graph; /* of the first phase */
+    const mpt_graph *graph; /* of the first phase that runs */
     int64_t n_parameters;
     int n_linear;
     size_t bytes[MPT_MEMORY_CLASS_COUNT]; /* of the phase that needs most */
@@ -54,6 +54,7 @@ typedef struct mpt_plan {
     const char *largest; /* the name of that phase */
     mpt_plan_flops flops;
     int n_phases;
+    int first; /* the first phase that has a step */
     mpt_plan_phase *phases;
 } mpt_plan;
 

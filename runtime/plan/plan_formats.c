@@ -1,6 +1,9 @@
 /* The part of the text plan that speaks of formats: how many layers have which, how each
- * operand is quantized, what the other layers compute in. All of the first phase. */
+ * operand is quantized, what the other layers compute in. All of the first phase that runs. */
 #include "plan/plan.h"
+
+#include <stdio.h>
+#include <string.h>
 
 #include "plan/text.h"
 
@@ -11,13 +14,15 @@ static double percent(double part, double whole) {
 }
 
 static void print_coverage(const mpt_plan *plan, mpt_str *out) {
-    const mpt_plan_phase *phase = &plan->phases[0];
+    const mpt_plan_phase *phase = &plan->phases[plan->first];
     mpt_table table;
     int64_t weights = 0;
     for (int i = 0; i < phase->n_covers; i++)
         weights += phase->covers[i].n_parameters;
     mpt_str_printf(out, "\nlinear layers by format%s\n",
-                   plan->n_phases > 1 ? ", in the first phase" : "");
+                   plan->first > 0      ? ", in the first phase that runs"
+                   : plan->n_phases > 1 ? ", in the first phase"
+                                        : "");
     mpt_table_init(&table, out->ctx, "format|>layers|>share|>weights|>share");
     for (int i = 0; i < phase->n_covers; i++) {
         const mpt_plan_cover *cover = &phase->covers[i];
@@ -91,7 +96,7 @@ static bool same_slots(const mpt_policy *a, const mpt_policy *b) {
 
 /* Each distinct way of quantizing, once, with the number of layers that have it. */
 static void print_operands(const mpt_plan *plan, mpt_str *out) {
-    const mpt_policy *policies = plan->program->phases[0]->policies;
+    const mpt_policy *policies = plan->program->phases[plan->first]->policies;
     const mpt_policy *groups[MOST_GROUPS];
     int sizes[MOST_GROUPS] = {0}, n = 0, left_out = 0;
     for (int i = 0; i < plan->graph->n_layers; i++) {
@@ -110,30 +115,50 @@ static void print_operands(const mpt_plan *plan, mpt_str *out) {
     for (int g = 0; g < n; g++) {
         char label[MPT_PLAN_LABEL];
         mpt_plan_label(groups[g], label);
-        mpt_str_printf(out, "\n%d layers in %s\n", sizes[g], label);
+        mpt_words heading = {.len = 0};
+        mpt_words_things(&heading, sizes[g], "layer");
+        mpt_str_printf(out, "\n%s in %s\n", heading.data, label);
         print_slots(groups[g], out);
     }
     if (left_out)
-        mpt_str_printf(out, "\n%d more layers quantize in other ways: see --json\n", left_out);
+        mpt_str_printf(out, "\n%d more quantize in other ways: see --json\n", left_out);
 }
 
-/* What layers other than linear ones compute in; the head has operands as they do. */
+/* What a layer that is no linear one computes in; the head has operands as those do. */
+static void elsewhere_label(const mpt_plan *plan, int layer, char out[MPT_PLAN_LABEL]) {
+    const mpt_policy *policy = &plan->program->phases[plan->first]->policies[layer];
+    if (plan->graph->layers[layer].kind == MPT_LAYER_HEAD)
+        mpt_plan_label(policy, out);
+    else
+        snprintf(out, MPT_PLAN_LABEL, "%s", mpt_dtype_name(policy->compute));
+}
+
+/* Whether a layer before this one is of its kind and computes in the same. */
+static bool said_before(const mpt_plan *plan, int layer, const char *label) {
+    for (int i = 0; i < layer; i++) {
+        char before[MPT_PLAN_LABEL];
+        if (plan->graph->layers[i].kind != plan->graph->layers[layer].kind)
+            continue;
+        elsewhere_label(plan, i, before);
+        if (strcmp(before, label) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void print_elsewhere(const mpt_plan *plan, mpt_str *out) {
-    const mpt_policy *policies = plan->program->phases[0]->policies;
     mpt_words text = {.len = 0};
     for (int kind = 0; kind < MPT_LAYER_KIND_COUNT; kind++) {
-        bool head = kind == MPT_LAYER_HEAD;
-        uint64_t seen = 0;
         if (kind == MPT_LAYER_LINEAR || kind == MPT_LAYER_OTHER)
             continue;
         for (int i = 0; i < plan->graph->n_layers; i++) {
-            mpt_dtype dtype =
-                head ? policies[i].slot[MPT_SLOT_FPROP_X].format : policies[i].compute;
-            if (plan->graph->layers[i].kind != (mpt_layer_kind)kind || seen >> dtype & 1)
+            char label[MPT_PLAN_LABEL];
+            if (plan->graph->layers[i].kind != (mpt_layer_kind)kind)
                 continue;
-            mpt_words_add(&text, "%s%s %s", text.len ? ", " : "",
-                          mpt_layer_kind_name((mpt_layer_kind)kind), mpt_dtype_name(dtype));
-            seen |= UINT64_C(1) << dtype;
+            elsewhere_label(plan, i, label);
+            if (!said_before(plan, i, label))
+                mpt_words_add(&text, "%s%s %s", text.len ? ", " : "",
+                              mpt_layer_kind_name((mpt_layer_kind)kind), label);
         }
     }
     if (text.len) {

@@ -1,9 +1,9 @@
 /* The plan as JSON, for scripts: `mptrun plan --json` and plan.json of a run folder.
  *
  * Sizes that span a whole dimension are 0 in a block, as in the quantizer itself. The first
- * phase's coverage and layers stand at the top; each phase repeats its own coverage. Every
- * function gives NULL where memory ran out; jansson passes NULL on, so one test at the end is
- * enough. */
+ * running phase's coverage and layers stand at the top; each phase repeats its own coverage.
+ * Every function gives NULL where memory ran out; jansson passes NULL on, so one test at the
+ * end is enough. */
 #include "plan/plan.h"
 
 #include <math.h>
@@ -99,7 +99,8 @@ static json_t *layers(const mpt_plan *plan) {
     for (int i = 0; array && i < plan->graph->n_layers; i++) {
         const mpt_layer *layer = &plan->graph->layers[i];
         if (layer->kind == MPT_LAYER_LINEAR)
-            array = append(array, layer_json(layer, &plan->program->phases[0]->policies[i]));
+            array = append(array,
+                           layer_json(layer, &plan->program->phases[plan->first]->policies[i]));
     }
     return array;
 }
@@ -127,10 +128,10 @@ mpt_status mpt_plan_json(const mpt_program *program, mpt_str *out) {
             "{s:o, s:o, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "recipe",
             mpt_json_text(program->recipe->name), "model", mpt_json_text(name), "parameters",
             (json_int_t)plan.n_parameters, "blocks", plan.graph->n_blocks, "linear_layers",
-            plan.n_linear, "coverage", coverage(&plan.phases[0], false), "coverage_parameters",
-            coverage(&plan.phases[0], true), "bytes", bytes(&plan), "flops_per_token",
-            flops(&plan.flops), "phases", phases(&plan), "layers", layers(&plan), "warnings",
-            warnings(program));
+            plan.n_linear, "coverage", coverage(&plan.phases[plan.first], false),
+            "coverage_parameters", coverage(&plan.phases[plan.first], true), "bytes",
+            bytes(&plan), "flops_per_token", flops(&plan.flops), "phases", phases(&plan),
+            "layers", layers(&plan), "warnings", warnings(program));
         status = mpt_json_print(program->ctx, json, out);
     }
     mpt_arena_deinit(&arena);

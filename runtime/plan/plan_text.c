@@ -16,8 +16,7 @@ enum { MOST_WARNINGS = 8 };
 
 static void add_span(mpt_words *text, const char *name, int64_t steps) {
     mpt_words_add(text, ", %s ", name);
-    mpt_words_count(text, steps);
-    mpt_words_add(text, steps == 1 ? " step" : " steps");
+    mpt_words_things(text, steps, "step");
 }
 
 static void print_lr(const mpt_train *train, mpt_str *out) {
@@ -48,8 +47,8 @@ static void print_optimizer(const mpt_train *train, mpt_str *out) {
 
 static void print_training(const mpt_train *train, mpt_str *out) {
     mpt_words text = {.len = 0};
-    mpt_words_count(&text, train->steps);
-    mpt_words_add(&text, " steps of ");
+    mpt_words_things(&text, train->steps, "step");
+    mpt_words_add(&text, " of ");
     mpt_words_count(&text, train->batch);
     mpt_words_add(&text, " x ");
     mpt_words_count(&text, train->sequence);
@@ -74,9 +73,12 @@ static void print_head(const mpt_plan *plan, mpt_str *out) {
     mpt_words text = {.len = 0};
     mpt_plan_model(p, model, sizeof model);
     mpt_str_printf(out, "%s: %s%s\n\n", p->recipe->name, model, p->proxy ? ", the proxy" : "");
-    mpt_words_count(&text, plan->n_parameters);
-    mpt_words_add(&text, " parameters, %d blocks, %d linear layers, vocabulary ",
-                  plan->graph->n_blocks, plan->n_linear);
+    mpt_words_things(&text, plan->n_parameters, "parameter");
+    mpt_words_add(&text, ", ");
+    mpt_words_things(&text, plan->graph->n_blocks, "block");
+    mpt_words_add(&text, ", ");
+    mpt_words_things(&text, plan->n_linear, "linear layer");
+    mpt_words_add(&text, ", vocabulary ");
     mpt_words_count(&text, vocabulary(plan->graph));
     mpt_text_line(out, "model", text.data);
     if (p->data)

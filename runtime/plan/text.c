@@ -26,6 +26,11 @@ void mpt_words_count(mpt_words *words, int64_t n) {
     }
 }
 
+void mpt_words_things(mpt_words *words, int64_t n, const char *one) {
+    mpt_words_count(words, n);
+    mpt_words_add(words, " %s%s", one, n == 1 ? "" : "s");
+}
+
 void mpt_words_about(mpt_words *words, double n) {
     static const char units[] = {'k', 'M', 'G', 'T', 'P', 'E'};
     int unit = -1;

@@ -15,6 +15,7 @@ void mpt_words_add(mpt_words *words, const char *fmt, ...) MPT_PRINTF(2, 3);
 
 /* Numbers with separators ("12,310,001,152") and to three digits with a unit ("10.0 T"). */
 void mpt_words_count(mpt_words *words, int64_t n);
+void mpt_words_things(mpt_words *words, int64_t n, const char *one); /* "1 step", "2 steps" */
 void mpt_words_about(mpt_words *words, double n);
 
 /* A name in the left column and text beside it, broken at spaces before column 96. */

@@ -41,3 +41,48 @@ try plan "$RECIPES/gpt2_fp8.lua" --json --threads 1
 cp out first
 try plan "$RECIPES/gpt2_fp8.lua" --json --threads 1
 cmp -s out first || wrong "two plans of one recipe differ"
+
+# A phase that begins after the run's end has no step, and what is said of formats is said of
+# the first phase that has one. Counts of one are singular.
+phases() { # FILE FROM: phases a, in e4m3, and b, in nvfp4 as the head is, of 1000 steps
+    cat >"$1" <<END
+local mlp = require "models.mlp"
+return recipe {
+  version = 1,
+  name = "phases",
+  model = mlp { layers = 1, width = 32, hidden = 64 },
+  precision = {
+    rules = { rule { "linear", use = e4m3 }, rule { "head", use = nvfp4 } },
+  },
+  phases = {
+    phase { "a" },
+    phase { "b", from = $2, rules = { rule { "linear", use = nvfp4 } } },
+  },
+  train = { steps = 1000, batch = 2, sequence = 16, lr = constant { peak = 1e-3 } },
+}
+END
+}
+phases late.lua 5000
+try plan late.lua
+want_status 0
+want_out '^ +a +0 +1,000 '
+want_out '^ +b +1,000 +0 '
+want_out ' 1 block, 2 linear layers'
+want_out '^elsewhere .*head nvfp4$'
+try plan late.lua --set train.steps=1
+want_out '^training +1 step of 2 x 16 '
+try plan late.lua --json
+tr -d ' \n' <out >flat
+grep -q '"name":"a","from":0,.*"steps":1000,.*"name":"b","from":1000,.*"steps":0,' flat ||
+    wrong "the lengths of the phases"
+grep -q '"linear_layers":2,"coverage":{"e4m3":2},' flat || wrong "coverage is not that of phase a"
+phases early.lua 0.0001
+try plan early.lua
+want_status 0
+want_out '^ +a +0 +0 '
+want_out '^ +b +0 +1,000 '
+want_out '^linear layers by format, in the first phase that runs$'
+want_out '^ +nvfp4 +2 '
+try plan early.lua --json
+tr -d ' \n' <out >flat
+grep -q '"linear_layers":2,"coverage":{"nvfp4":2},' flat || wrong "coverage is not that of phase b"
