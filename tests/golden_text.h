@@ -24,11 +24,9 @@ static inline void golden_write(const char *path, const mpt_str *text) {
     assert_int_equal(fclose(file), 0);
 }
 
-/* Asserts that `text` is tests/golden/NAME. */
-static inline void assert_golden(const mpt_str *text, const char *name) {
-    char path[512];
+/* Asserts that `text` is the file at `path`. */
+static inline void assert_golden_file(const mpt_str *text, const char *path) {
     mpt_str expected;
-    snprintf(path, sizeof path, "%s/golden/%s", MPT_TESTS_DIR, name);
     assert_false(text->failed);
     if (getenv("MPT_UPDATE_GOLDEN"))
         golden_write(path, text);
@@ -44,6 +42,13 @@ static inline void assert_golden(const mpt_str *text, const char *name) {
         b += m + (b[m] == '\n');
     }
     mpt_str_deinit(&expected);
+}
+
+/* Asserts that `text` is tests/golden/NAME. */
+static inline void assert_golden(const mpt_str *text, const char *name) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/golden/%s", MPT_TESTS_DIR, name);
+    assert_golden_file(text, path);
 }
 
 #endif

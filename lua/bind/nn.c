@@ -3,7 +3,8 @@
  *   local h = nn.linear { "mixer.up_proj", x, out = 4 * width }
  *
  * Texts at positions are the layer's name, values are its inputs; every other field is one row
- * below, with the words that take it. Values are handles: they belong to the graph being drawn.
+ * of graph/nn_words.def, with the words that take it. Values are handles: they belong to the
+ * graph being drawn.
  */
 #include "graph/nn.h"
 
@@ -32,22 +33,11 @@ typedef struct nn_word {
 } nn_word;
 
 static const nn_word words[] = {
-    {"linear", MPT_OP_linear, true},
-    {"embedding", MPT_OP_embedding, true},
-    {"rmsnorm", MPT_OP_rmsnorm, true},
-    {"layernorm", MPT_OP_layernorm, true},
-    {"gated_rmsnorm", MPT_OP_gated_rmsnorm, true},
-    {"attention", MPT_OP_attention, true},
-    {"conv1d", MPT_OP_conv1d, true},
-    {"ssm_scan", MPT_OP_ssm_scan, true},
-    {"gelu", MPT_OP_gelu, false},
-    {"silu", MPT_OP_silu, false},
-    {"relu2", MPT_OP_relu2, false},
-    {"add", MPT_OP_add, false},
-    {"mul", MPT_OP_mul, false},
-    {"split", MPT_OP_split, false},
-    {"concat", MPT_OP_concat, false},
-    {"cross_entropy", MPT_OP_cross_entropy, false},
+#define NN_WORD(op, named) {#op, MPT_OP_##op, named},
+#define NN_KEY(name, type, member, words, doc)
+#include "graph/nn_words.def"
+#undef NN_WORD
+#undef NN_KEY
 };
 
 typedef enum key_type {
@@ -73,25 +63,11 @@ typedef struct nn_key {
 #define AT(member) offsetof(mpt_nn_args, member)
 
 static const nn_key keys[] = {
-    {"out", INT64, AT(out_features), "linear embedding "},
-    {"rows", INT64, AT(rows), "embedding "},
-    {"bias", BOOL, AT(bias), "linear layernorm conv1d "},
-    {"head", BOOL, AT(head), "linear "},
-    {"tied", TIED, AT(tied), "linear "},
-    {"layout", LAYOUT, AT(transposed), "linear "},
-    {"parts", PARTS, AT(parts), "linear "},
-    {"init", INIT, AT(init), "linear embedding rmsnorm layernorm gated_rmsnorm conv1d "},
-    {"bias_init", BIAS_INIT, AT(bias_init), "linear layernorm conv1d "},
-    {"eps", FLOAT, AT(attrs.eps), "rmsnorm layernorm gated_rmsnorm "},
-    {"scale", FLOAT, AT(attrs.scale), "attention "},
-    {"heads", INT32, AT(attrs.heads), "attention ssm_scan "},
-    {"kv_heads", INT32, AT(attrs.kv_heads), "attention "},
-    {"head_dim", INT32, AT(attrs.head_dim), "attention ssm_scan "},
-    {"groups", INT32, AT(attrs.groups), "gated_rmsnorm ssm_scan "},
-    {"state", INT32, AT(attrs.state), "ssm_scan "},
-    {"kernel", INT32, AT(attrs.kernel), "conv1d "},
-    {"exact", BOOL, AT(attrs.exact), "gelu "},
-    {"sizes", SIZES, AT(attrs.sizes), "split "},
+#define NN_WORD(op, named)
+#define NN_KEY(name, type, member, words, doc) {name, type, member, words},
+#include "graph/nn_words.def"
+#undef NN_WORD
+#undef NN_KEY
 };
 
 /* One call on its way to the builder; the arguments' table is at index 1. */

@@ -118,20 +118,28 @@ static mpt_exit check(mpt_ctx *ctx, const mpt_options *options) {
     return result;
 }
 
-static mpt_exit list(mpt_ctx *ctx, mpt_listing what) {
-    mpt_status status = mpt_list(ctx, what, mpt_cli_write, NULL);
+/* The exit of a call that only prints; mpt_cli_flush says that stdout failed. */
+static mpt_exit printed(const mpt_ctx *ctx, mpt_status status) {
     if (status == MPT_IO && ferror(stdout))
         return MPT_EXIT_MACHINE;
     return status == MPT_OK ? MPT_EXIT_DONE : mpt_cli_fail(ctx, status);
+}
+
+/* A word that the language lacks is a slip of the command line. */
+static mpt_exit help_recipe(mpt_ctx *ctx, const char *word) {
+    mpt_exit result = printed(ctx, mpt_recipe_reference(ctx, word, mpt_cli_write, NULL));
+    return result == MPT_EXIT_WRONG ? MPT_EXIT_USAGE : result;
 }
 
 /* ---- main ---- */
 
 static mpt_exit call(mpt_ctx *ctx, const mpt_options *options, mpt_progress *progress) {
     if (options->list_ops)
-        return list(ctx, MPT_LIST_OPS);
+        return printed(ctx, mpt_list(ctx, MPT_LIST_OPS, mpt_cli_write, NULL));
     if (options->list_formats)
-        return list(ctx, MPT_LIST_FORMATS);
+        return printed(ctx, mpt_list(ctx, MPT_LIST_FORMATS, mpt_cli_write, NULL));
+    if (options->help_recipe)
+        return help_recipe(ctx, options->word);
     switch (options->command) {
     case MPT_COMMAND_PLAN:
         return plan(ctx, options);

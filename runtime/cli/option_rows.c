@@ -60,6 +60,8 @@ const mpt_option_row mpt_option_rows[] = {
      "the ops of this build and the kernels of each"},
     {"list-formats", 0, NULL, MPT_OPTION_FLAG, ALONE, AT(list_formats), NULL,
      "the number formats of this build"},
+    {"help-recipe", 0, "[FIELD]", MPT_OPTION_FLAG, ALONE, AT(help_recipe), NULL,
+     "the reference of the recipe language, or what concerns one field or word of it"},
     {"version", 0, NULL, MPT_OPTION_FLAG, ALONE, AT(version), NULL, "the version"},
     {"help", 'h', NULL, MPT_OPTION_FLAG, ALONE, AT(help), NULL, "this text"},
 };
@@ -116,6 +118,7 @@ void mpt_options_help(FILE *out, mpt_command command) {
           "  mptrun recipes/gpt2_nvfp4.lua --data shakespeare.txt --set train.steps=300\n"
           "  mptrun plan recipes/nvfp4_12b.lua --json\n"
           "  mptrun plan recipes/gpt2_fp8.lua --dump=precise\n"
+          "  mptrun --help-recipe rounding\n"
           "\nexit status:\n"
           "  0  done, or training ended after a step because a signal asked (stderr says so)\n"
           "  1  the recipe, the data or a checkpoint is wrong\n"

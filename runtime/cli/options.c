@@ -137,18 +137,23 @@ static mpt_exit take(mpt_options *options, const mpt_option_row *row, const char
 
 /* ---- the parser ---- */
 
+/* A value in brackets may be absent, so it is a word of its own and not the option's. */
+static bool wants_value(const mpt_option_row *row) {
+    return row->takes && *row->takes != '[';
+}
+
 /* Makes getopt's tables from ours. Values from LONG_BASE on are indices of rows. */
 static void make_getopt(struct option *longs, char *shorts) {
     *shorts++ = ':';
     for (int i = 0; i < mpt_n_option_rows; i++) {
-        longs[i] = (struct option){.name = mpt_option_rows[i].name,
-                                   .has_arg = mpt_option_rows[i].takes ? required_argument
-                                                                       : no_argument,
-                                   .val = LONG_BASE + i};
+        longs[i] = (struct option){
+            .name = mpt_option_rows[i].name,
+            .has_arg = wants_value(&mpt_option_rows[i]) ? required_argument : no_argument,
+            .val = LONG_BASE + i};
         if (!mpt_option_rows[i].letter)
             continue;
         *shorts++ = mpt_option_rows[i].letter;
-        if (mpt_option_rows[i].takes)
+        if (wants_value(&mpt_option_rows[i]))
             *shorts++ = ':';
     }
     *shorts = 0;
@@ -198,6 +203,16 @@ static mpt_exit take_words(mpt_options *options, int n, char **words) {
         options->topic = (mpt_command)topic;
     }
     return MPT_EXIT_DONE;
+}
+
+/* --help-recipe stands instead of a command, and takes one word at most. */
+static mpt_exit take_word(mpt_options *options, int n, char **words) {
+    options->word = n > 0 ? words[0] : NULL;
+    if (n <= 1)
+        return MPT_EXIT_DONE;
+    fprintf(stderr, "mptrun: --help-recipe takes one word, and '%s' is a second one\n",
+            words[1]);
+    return MPT_EXIT_USAGE;
 }
 
 static int stage_index(const char *name) {
@@ -266,6 +281,8 @@ mpt_exit mpt_options_parse(mpt_options *options, int argc, char **argv) {
         if (taken != MPT_EXIT_DONE)
             return taken;
     }
+    if (options->help_recipe)
+        return take_word(options, argc - optind, argv + optind);
     mpt_exit words = take_words(options, argc - optind, argv + optind);
     return words != MPT_EXIT_DONE ? words : check_fit(options, given);
 }

@@ -32,7 +32,8 @@ typedef struct mpt_options {
     const char *data, *out;
     const char *dump, *until; /* names of stages */
     bool json, quiet, schedule;
-    bool help, version, list_ops, list_formats;
+    bool help, version, list_ops, list_formats, help_recipe;
+    const char *word; /* of --help-recipe; NULL: everything */
 } mpt_options;
 
 /* Reads the command line. MPT_EXIT_USAGE: it is wrong, and stderr says how. */

@@ -9,34 +9,45 @@
 #include <stdio.h>
 #include <string.h>
 
-/* X(ENUM, "name") in the order they are reported. */
+/* X(ENUM, "name", "what it says") in the order they are reported. */
 #define WARNING_LIST(X)                                                                        \
-    X(RULE_SHADOWED, "rule-shadowed")                                                          \
-    X(NO_EFFECT, "no-effect")                                                                  \
-    X(SR_FORWARD, "sr-forward")                                                                \
-    X(ALL_FP4, "all-fp4")                                                                      \
-    X(RHT_FORWARD, "rht-forward")                                                              \
-    X(NO_CLIP, "no-clip")                                                                      \
-    X(FP16_NO_LOSS_SCALE, "fp16-no-loss-scale")                                                \
-    X(LOSS_SCALE_UNUSED, "loss-scale-unused")                                                  \
-    X(LOSS_SCALE_BELOW_ONE, "loss-scale-below-one")                                            \
-    X(NO_WARMUP, "no-warmup")
+    X(RULE_SHADOWED, "rule-shadowed", "A rule that decides nothing, because later ones do.")   \
+    X(NO_EFFECT, "no-effect", "A field that changes no step of this run.")                     \
+    X(SR_FORWARD, "sr-forward", "Stochastic rounding in fprop, which is known to diverge.")    \
+    X(ALL_FP4, "all-fp4", "No linear layer of the last block is kept above FP4 in any phase.") \
+    X(RHT_FORWARD, "rht-forward", "A Hadamard rotation in fprop, where it costs accuracy.")    \
+    X(NO_CLIP, "no-clip", "Gradients are not clipped: one bad batch can ruin the weights.")    \
+    X(FP16_NO_LOSS_SCALE, "fp16-no-loss-scale",                                                \
+      "Something is in FP16 and no loss scale keeps small gradients from vanishing.")          \
+    X(LOSS_SCALE_UNUSED, "loss-scale-unused", "A loss scale, but nothing is in FP16.")         \
+    X(LOSS_SCALE_BELOW_ONE, "loss-scale-below-one",                                            \
+      "A loss scale under 1, which makes small gradients smaller.")                            \
+    X(NO_WARMUP, "no-warmup", "The first steps run at the full learning rate.")
 
 typedef enum warning {
-#define WARNING_ENUM(id, name) WARNING_##id,
+#define WARNING_ENUM(id, name, doc) WARNING_##id,
     WARNING_LIST(WARNING_ENUM)
 #undef WARNING_ENUM
 } warning;
 
 static const char *const warning_names[] = {
-#define WARNING_NAME(id, name) name,
+#define WARNING_NAME(id, name, doc) name,
     WARNING_LIST(WARNING_NAME)
 #undef WARNING_NAME
+};
+static const char *const warning_docs[] = {
+#define WARNING_DOC(id, name, doc) doc,
+    WARNING_LIST(WARNING_DOC)
+#undef WARNING_DOC
 };
 
 const char *const *mpt_warning_names(int *out_n) {
     *out_n = (int)MPT_COUNT(warning_names);
     return warning_names;
+}
+
+const char *mpt_warning_doc(int index) {
+    return warning_docs[index];
 }
 
 typedef struct checker {

@@ -224,6 +224,8 @@ mpt_status mpt_recipe_check(mpt_recipe *recipe, mpt_arena *arena, const mpt_laye
 
 /* All names that `allow` takes. */
 const char *const *mpt_warning_names(int *out_n);
+/* One sentence on the warning of that index. */
+const char *mpt_warning_doc(int index);
 
 /* Canonical text of everything that decides numbers (not name, description, eval), and its
  * hash as 16 hex digits. Equal recipes give equal text whatever language they came from. */

@@ -47,6 +47,7 @@ typedef struct mpt_field {
     const char *by_default; /* as printed in the reference: "nearest", "by format" */
     const char *doc;        /* one sentence; a row without it fails a test */
     const char *source;     /* paper or tool the word comes from, or "" */
+    const char *takes;      /* SPECIAL: what it may be, in words; else NULL, the type says it */
 } mpt_field;
 
 typedef struct mpt_record {

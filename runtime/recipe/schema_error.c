@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_NAMES = 32, TEXT_MAX = 256 };
+enum { MAX_NAMES = 32, TEXT_MAX = MPT_ACCEPTED_TEXT };
 
 /* ---- text of rows ---- */
 
@@ -58,7 +58,7 @@ static void range_text(const mpt_field *field, char *text) {
 }
 
 /* What a field accepts, as the end of "give ...". */
-static void accepted_text(const mpt_field *field, char *text) {
+void mpt_schema_accepted(const mpt_field *field, char text[MPT_ACCEPTED_TEXT]) {
     const char *names[MAX_NAMES];
     char list[TEXT_MAX];
     int n = field_names(field, names);
@@ -89,7 +89,7 @@ static void accepted_text(const mpt_field *field, char *text) {
         return;
     case MPT_FIELD_RECORD:
         if (field->record && field->record->n_fields == 1) {
-            accepted_text(field->record->fields, text);
+            mpt_schema_accepted(field->record->fields, text);
             return;
         }
         append(text, field->record ? "a table of " : "one of ");
@@ -98,7 +98,7 @@ static void accepted_text(const mpt_field *field, char *text) {
         append(text, field->record && n ? list : "");
         return;
     default:
-        append(text, n ? list : "what the reference says of it");
+        append(text, field->takes ? field->takes : list);
         return;
     }
 }
@@ -194,7 +194,7 @@ mpt_status mpt_schema_fail_value(mpt_ctx *ctx, const mpt_field *field, mpt_probl
     if (problem == MPT_PROBLEM_NO_CHOICE)
         return fail_choice(ctx, field, path, value, where);
     value_text(value, text);
-    accepted_text(field, accepted);
+    mpt_schema_accepted(field, accepted);
     mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "%s%s%s: %s %s", path, dot(path),
                                  field->name, faults[problem], text);
     mpt_hint(ctx, "give %s", accepted);
@@ -204,7 +204,7 @@ mpt_status mpt_schema_fail_value(mpt_ctx *ctx, const mpt_field *field, mpt_probl
 mpt_status mpt_schema_fail_word(mpt_ctx *ctx, const mpt_field *field, const char *path,
                                 const char *word, mpt_where where) {
     char accepted[TEXT_MAX];
-    accepted_text(field, accepted);
+    mpt_schema_accepted(field, accepted);
     mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "%s%s%s: cannot be %s", path,
                                  dot(path), field->name, word);
     mpt_hint(ctx, "give %s", accepted);

@@ -96,11 +96,13 @@ const mpt_record mpt_record_quantizer = {
 
 /* ---- gemm ---- */
 
-#define OPERAND_ROW(word, text)                                                                \
+#define SLOT_ROW(word, values, text)                                                           \
     {                                                                                          \
         word, MPT_FIELD_SPECIAL, NO_MEMBER, .by_default = "as the rules before say",           \
-                                            .doc = text, .source = ""                          \
+                                            .doc = text, .source = "", .takes = values         \
     }
+#define OPERAND_ROW(word, text) SLOT_ROW(word, "a format, or a table of quantizer fields", text)
+#define PRODUCT_ROW(word, text) SLOT_ROW(word, "a table of the fields of " word, text)
 #define OUTPUT_ROW(text)                                                                       \
     {                                                                                          \
         "output", MPT_FIELD_FORMAT, NO_MEMBER,                                                 \
@@ -109,15 +111,16 @@ const mpt_record mpt_record_quantizer = {
             .source = ""                                                                       \
     }
 #define HADAMARD_ROW                                                                           \
-    OPERAND_ROW("hadamard", "Rotates both operands of this GEMM, so that the product stays.")
+    SLOT_ROW("hadamard", "hadamard { ... }, or \"none\"",                                      \
+             "Rotates both operands of this GEMM, so that the product stays.")
 
 static const mpt_field gemm_fields[] = {
     OPERAND_ROW("weight", "The weight, in fprop and in dgrad."),
     OPERAND_ROW("activation", "The input, in fprop and in wgrad."),
     OPERAND_ROW("gradient", "The gradient of the output, in dgrad and in wgrad."),
-    OPERAND_ROW("fprop", "Fields of the forward product y = x W^T alone."),
-    OPERAND_ROW("dgrad", "Fields of the input gradient dx = dy W alone."),
-    OPERAND_ROW("wgrad", "Fields of the weight gradient dW = dy^T x alone."),
+    PRODUCT_ROW("fprop", "Fields of the forward product y = x W^T alone."),
+    PRODUCT_ROW("dgrad", "Fields of the input gradient dx = dy W alone."),
+    PRODUCT_ROW("wgrad", "Fields of the weight gradient dW = dy^T x alone."),
     OUTPUT_ROW("The format of y and of dx; dW takes that of the gradients."),
 };
 static const mpt_field fprop_fields[] = {
@@ -154,16 +157,22 @@ const mpt_record mpt_record_wgrad = {"wgrad",
 
 /* ---- rules and phases ---- */
 
-#define SPECIAL_ROW(word, fallback, text)                                                      \
-    { word, MPT_FIELD_SPECIAL, NO_MEMBER, .by_default = fallback, .doc = text, .source = "" }
+#define SPECIAL_ROW(word, fallback, values, text)                                              \
+    {                                                                                          \
+        word, MPT_FIELD_SPECIAL, NO_MEMBER, .by_default = fallback, .doc = text, .source = "", \
+                                            .takes = values                                    \
+    }
 
 static const mpt_field rule_fields[] = {
-    SPECIAL_ROW("blocks", "all",
+    SPECIAL_ROW("blocks", "all", "a block selector",
                 "Blocks it speaks of: first(n), last(n), range(a,b), every(k), "
                 "last_fraction(f), only{...}."),
-    SPECIAL_ROW("gemms", "all three", "Products it speaks of, out of fprop, dgrad, wgrad."),
-    SPECIAL_ROW("where", "none", "A function of the layer, called once a layer."),
-    SPECIAL_ROW("use", "required", "A format, a gemm, or for other layers a compute format."),
+    SPECIAL_ROW("gemms", "all three", "a list of names",
+                "Products it speaks of, out of fprop, dgrad, wgrad."),
+    SPECIAL_ROW("where", "none", "a function of the layer",
+                "A function of the layer, called once a layer."),
+    SPECIAL_ROW("use", "required", "a format, or gemm { ... }",
+                "A format, a gemm, or for other layers a compute format."),
 };
 const mpt_record mpt_record_rule = {
     "rule",      "What layers of a kind or a path use; a later rule wins over an earlier one.",
@@ -181,7 +190,8 @@ static const mpt_field phase_fields[] = {
      .min = 0, .max = COUNT_MAX, .by_default = "0",
      .doc = "Where the phase starts: an attempted step, or with a decimal point a fraction.",
      .source = ""},
-    SPECIAL_ROW("rules", "none", "Rules added after the recipe's own while the phase runs."),
+    SPECIAL_ROW("rules", "none", "a list of rule { ... }",
+                "Rules added after the recipe's own while the phase runs."),
 };
 const mpt_record mpt_record_phase = {
     "phase",
@@ -235,7 +245,8 @@ const mpt_record mpt_record_state = {"state",
 static const mpt_field precision_fields[] = {
     {"base", MPT_FIELD_FORMAT, MEMBER(mpt_recipe, base), .choices = wide_formats,
      .by_default = "bf16", .doc = "The format where no rule speaks.", .source = "Megatron-LM"},
-    SPECIAL_ROW("rules", "none", "In order; a later rule wins over an earlier one."),
+    SPECIAL_ROW("rules", "none", "a list of rule { ... }",
+                "In order; a later rule wins over an earlier one."),
     {"state", MPT_FIELD_RECORD, .offset = 0, .bytes = 0, .record = &mpt_record_state,
      .by_default = "all fp32", .doc = "Formats of what lives longer than a layer.",
      .source = ""},
@@ -261,16 +272,19 @@ static const mpt_field recipe_fields[] = {
      .doc = "Names the run's folder.", .source = ""},
     {"description", MPT_FIELD_STRING, MEMBER(mpt_recipe, description), .by_default = "none",
      .doc = "For readers.", .source = ""},
-    SPECIAL_ROW("model", "required", "What is trained: nemotron_h \"12b\"."),
-    SPECIAL_ROW("proxy", "none", "A small model that stands for the full one on this machine."),
+    SPECIAL_ROW("model", "required", "a model with its size",
+                "What is trained: nemotron_h \"12b\"."),
+    SPECIAL_ROW("proxy", "none", "a model with its size",
+                "A small model that stands for the full one on this machine."),
     {"precision", MPT_FIELD_RECORD, .offset = 0, .bytes = 0, .record = &mpt_record_precision,
      .by_default = "bf16", .doc = "Which format holds what.", .source = ""},
-    SPECIAL_ROW("phases", "one", "Precision over time."),
+    SPECIAL_ROW("phases", "one", "a list of phase { ... }", "Precision over time."),
     {"train", MPT_FIELD_RECORD, MEMBER(mpt_recipe, train), .record = &mpt_record_train,
      .by_default = "required", .doc = "Length, batch, optimizer, learning rate.", .source = ""},
     {"data", MPT_FIELD_RECORD, MEMBER(mpt_recipe, data), .variants = mpt_data_records,
      .by_default = "synthetic", .doc = "Where tokens come from.", .source = ""},
-    SPECIAL_ROW("allow", "none", "Names of warnings to keep quiet."),
+    SPECIAL_ROW("allow", "none", "a list of names of warnings",
+                "Names of warnings to keep quiet."),
 };
 const mpt_record mpt_record_recipe = {"recipe",
                                       "One training run, declared.",

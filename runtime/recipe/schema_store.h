@@ -47,4 +47,8 @@ typedef struct mpt_text_setting {
 mpt_status mpt_record_set_under(mpt_ctx *ctx, mpt_arena *arena, const mpt_record *record,
                                 void *object, const mpt_text_setting *setting);
 
+/* What a field accepts, as the end of "give ...": "'nearest' or 'stochastic'". */
+enum { MPT_ACCEPTED_TEXT = 256 };
+void mpt_schema_accepted(const mpt_field *field, char text[MPT_ACCEPTED_TEXT]);
+
 #endif

@@ -140,7 +140,8 @@ static const mpt_field train_fields[] = {
     {"eval", MPT_FIELD_RECORD, .offset = 0, .bytes = 0, .record = &mpt_record_eval,
      .by_default = "at the end", .doc = "When the validation loss is taken.", .source = ""},
     {"proxy", MPT_FIELD_SPECIAL, NO_MEMBER, .by_default = "none",
-     .doc = "Any of these fields again, for when the proxy is trained.", .source = ""},
+     .doc = "Any of these fields again, for when the proxy is trained.", .source = "",
+     .takes = "a table of the fields of train"},
 };
 const mpt_record mpt_record_train = {"train",
                                      "Length, batch, optimizer and learning rate.",

@@ -94,6 +94,19 @@ want_out '^linear_wgrad +.*ref\.'
 try --list-formats
 want_status 0
 want_out '^nvfp4 +4 +1x16 +current +e4m3 +tensor'
+try --help-recipe
+want_status 0
+"$MPTRUN" --help-recipe | diff - "$ROOT/recipes/README.md" || wrong 'recipes/README.md differs'
+try --help-recipe rounding
+want_status 0
+want_out '^\| `rounding` \|'
+try --help-recipe roundng
+want_status 2
+want_err "no word 'roundng'; did you mean 'rounding'\?"
+want_no_out
+try --help-recipe rounding block
+want_status 2
+want_err "takes one word, and 'block' is a second one"
 if [ -e /dev/full ]; then
     tried='--list-ops >/dev/full'
     status=0

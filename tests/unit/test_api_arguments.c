@@ -215,6 +215,11 @@ static void wrong_list(objects *o) {
     refused(o, mpt_list(o->ctx, (mpt_listing)7, write_nothing, NULL), "no list of kind 7");
 }
 
+static void wrong_reference(objects *o) {
+    BARE(mpt_recipe_reference(NULL, NULL, write_nothing, NULL));
+    refused(o, mpt_recipe_reference(o->ctx, NULL, NULL, NULL), "write is NULL");
+}
+
 static void wrong_trainer_create(objects *o) {
     mpt_trainer *out = NULL;
     BARE(mpt_trainer_create(NULL, NULL, &out));
@@ -258,6 +263,7 @@ static const row rows[] = {
     {"mpt_compile", wrong_compile},
     {"mpt_program_print", wrong_print},
     {"mpt_list", wrong_list},
+    {"mpt_recipe_reference", wrong_reference},
     {"mpt_trainer_create", wrong_trainer_create},
     {"mpt_trainer_step mpt_trainer_eval mpt_trainer_finish", wrong_trainer_calls},
 };

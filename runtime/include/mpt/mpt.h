@@ -226,6 +226,10 @@ MPT_API const char *mpt_stage_name(int index);
 typedef enum mpt_listing { MPT_LIST_OPS, MPT_LIST_FORMATS } mpt_listing;
 MPT_API MPT_CHECKED mpt_status mpt_list(mpt_ctx *ctx, mpt_listing what, mpt_write_fn write,
                                         void *ud);
+/* The reference of the recipe language as Markdown: all of it (`word` NULL), or what concerns
+ * one word of it: "rounding", "train.lr", "nvfp4". MPT_INVALID: no such word. */
+MPT_API MPT_CHECKED mpt_status mpt_recipe_reference(mpt_ctx *ctx, const char *word,
+                                                    mpt_write_fn write, void *ud);
 
 /* ---- training ---- */
 

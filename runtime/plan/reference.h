@@ -1,0 +1,30 @@
+/* The reference of the recipe language as Markdown: `mptrun --help-recipe`, recipes/README.md.
+ *
+ * reference.c prints the schema's rows and the tables of formats, kinds, warnings and model
+ * words; reference_text.c holds what no table says. Beside the path: it reads tables only. */
+#ifndef MPT_PLAN_REFERENCE_H
+#define MPT_PLAN_REFERENCE_H
+
+#include <stddef.h>
+
+/* A section of prose and the words that it answers. */
+typedef struct mpt_reference_text {
+    const char *title, *body;
+    const char *words[8]; /* ends with NULL */
+} mpt_reference_text;
+
+/* A word, how it is written, and what it means. */
+typedef struct mpt_reference_word {
+    const char *name, *example, *doc;
+} mpt_reference_word;
+
+/* All end with a NULL title or name. */
+extern const mpt_reference_text mpt_reference_texts[];
+extern const mpt_reference_word mpt_reference_selectors[];
+extern const mpt_reference_word mpt_reference_examples[]; /* by record; no doc */
+extern const mpt_reference_word mpt_reference_builders[]; /* words of nn that are no ops */
+extern const mpt_reference_word mpt_reference_model[];    /* fields of model{...} */
+extern const mpt_reference_word mpt_reference_models[];   /* the shipped ones */
+extern const mpt_reference_word mpt_reference_recipes[];
+
+#endif

@@ -1,0 +1,192 @@
+/* What the reference of the recipe language says beyond its tables: see reference.h. */
+#include "plan/reference.h"
+
+const mpt_reference_text mpt_reference_texts[] = {
+    {"A recipe file",
+     "A recipe is one Lua 5.4 file that returns `recipe { ... }`. It declares and does nothing "
+     "else: it reads no file, no clock and no environment. All words below are global and "
+     "read-only; a name that does not exist is an error.\n\n"
+     "```lua\n"
+     "local gpt2 = require \"models.gpt2\"\n\n"
+     "return recipe {\n"
+     "  model = gpt2 \"base\",\n"
+     "  precision = { rules = { rule { \"linear\", use = nvfp4 } } },\n"
+     "  train = { steps = 300, batch = 16, sequence = 128, lr = cosine { peak = 2e-3, warmup = "
+     "30 } },\n"
+     "}\n"
+     "```\n\n"
+     "`mptrun R.lua --set train.lr.peak=1e-3` changes a field from the command line, by the "
+     "path of tables and fields below `recipe`.",
+     {"recipe file", "set"}},
+    {"Numbers: fractions and counts",
+     "Integers and floats differ where a field is a part of the run (`warmup`, `decay` of "
+     "`wsd`, `from` of a phase). A number up to 1 written with a decimal point or an exponent "
+     "is a fraction of the run; any other number is a count. A count is of steps; for `warmup` "
+     "and `decay` it is of tokens where the run is given in tokens (`train.tokens`). `from` of "
+     "a phase always counts attempted steps, from 0.\n\n"
+     "| written | means |\n"
+     "| --- | --- |\n"
+     "| `decay = 0.2` | the last fifth of the run |\n"
+     "| `decay = 1` | one step, or one token |\n"
+     "| `decay = 1.0` | the whole run |\n"
+     "| `warmup = 30` | 30 steps, or 30 tokens |\n"
+     "| `warmup = 8e9` | 8,000,000,000 steps, or tokens |\n"
+     "| `from = 0.82` | after 82 % of the steps |\n"
+     "| `from = 500` | at step 500 |",
+     {"numbers", "fraction", "warmup", "decay", "from", "span"}},
+    {"Files and changed copies",
+     "`require \"models.NAME\"` and `require \"recipes.NAME\"` look in the tree of mpt, then "
+     "beside the recipe; any other dotted name is a file beside the recipe. Nothing else can "
+     "be reached.\n\n"
+     "`derive(base, { ... })` is a changed copy of a recipe: tables merge field by field, "
+     "lists "
+     "of rules are appended (so that they win), and everything else is replaced; `steps` and "
+     "`tokens` drop each other. "
+     "`replace { ... }` stands for a table or a list that takes the place of the old one "
+     "whole.\n\n"
+     "```lua\n"
+     "return derive(require \"recipes.gpt2_fp8\", {\n"
+     "  name = \"mine\",\n"
+     "  precision = { rules = replace { rule { \"linear\", use = bf16 } } },\n"
+     "})\n"
+     "```",
+     {"derive", "replace", "require"}},
+    {"Rules",
+     "Rules resolve like a style sheet: in order, and a later one wins where it speaks. A "
+     "format replaces an operand's quantizer whole, and a bare format as `use` replaces all "
+     "six; "
+     "a table without a format changes only the fields in it. Where no rule speaks, "
+     "`precision.base` holds.\n\n"
+     "```lua\n"
+     "rules = {\n"
+     "  rule { \"linear\", use = gemm { weight = nvfp4 { block = {16, 16} }, activation = "
+     "nvfp4, "
+     "gradient = nvfp4 } },\n"
+     "  rule { \"linear\", use = gemm { gradient = { rounding = \"stochastic\" } } }, -- one "
+     "field "
+     "more\n"
+     "  rule { \"linear\", blocks = last(2), use = bf16 },                       -- all of it "
+     "again\n"
+     "  rule { \"*.o_proj\", where = function(layer) return layer.out_features % 16 == 0 end, "
+     "use = e4m3 },\n"
+     "}\n"
+     "```\n\n"
+     "A linear layer is three products of two operands each, its six slots:\n\n"
+     "| product | first operand | second operand | the dot product runs along |\n"
+     "| --- | --- | --- | --- |\n"
+     "| `fprop`: y = x W^T | `x`, the activation | `w`, the weight | in features |\n"
+     "| `dgrad`: dx = dy W | `dy`, the gradient | `w`, the weight | out features |\n"
+     "| `wgrad`: dW = dy^T x | `dy`, the gradient | `x`, the activation | tokens |\n\n"
+     "`weight`, `activation` and `gradient` of `gemm` fill both slots of that tensor; `fprop`, "
+     "`dgrad` and `wgrad` then refine one product, and single operands in them win. Layers of "
+     "other kinds take a plain format, in which they compute.\n\n"
+     "`where` is given a table with `path`, `kind`, `block`, `in_features` and `out_features`.",
+     {"rules", "slots", "where", "layer", "operand"}},
+    {NULL, NULL, {NULL}},
+};
+
+const mpt_reference_word mpt_reference_examples[] = {
+    {"recipe",
+     "return recipe { version = 1, model = gpt2 \"base\", precision = { ... }, train = "
+     "{ ... } }",
+     ""},
+    {"precision", "precision = { base = bf16, rules = { ... }, loss_scale = static(1024) }",
+     ""},
+    {"state", "state = { residual = fp32 }", ""},
+    {"static", "loss_scale = static(1024)", ""},
+    {"rule", "rule { \"linear\", blocks = last(8), gemms = {\"fprop\"}, use = bf16 }", ""},
+    {"gemm", "gemm { weight = e4m3, activation = e4m3, gradient = e5m2 }", ""},
+    {"fprop", "fprop = { x = nvfp4, w = nvfp4, output = bf16 }", ""},
+    {"dgrad", "dgrad = { dy = nvfp4 { rounding = \"stochastic\" } }", ""},
+    {"wgrad", "wgrad = { hadamard = hadamard { size = 16, signs = \"fixed\" } }", ""},
+    {"quantizer", "nvfp4 { block = {16, 16}, rounding = \"stochastic\" }", ""},
+    {"hadamard", "hadamard { size = 16, signs = \"fixed\" }", ""},
+    {"phase", "phase { \"settle\", from = 0.82, rules = { rule { \"linear\", use = bf16 } } }",
+     ""},
+    {"train",
+     "train = { steps = 300, batch = 16, sequence = 128, lr = constant { peak = 1e-3 } }", ""},
+    {"eval", "eval = { every = 100, batches = 8 }", ""},
+    {"adamw", "optimizer = adamw { betas = {0.9, 0.95}, eps = 1e-8, weight_decay = 0.1 }", ""},
+    {"sgd", "optimizer = sgd { momentum = 0.9 }", ""},
+    {"constant", "lr = constant { peak = 1e-3, warmup = 100 }", ""},
+    {"linear", "lr = linear { peak = 1e-3, final = 1e-5, warmup = 0.01 }", ""},
+    {"cosine", "lr = cosine { peak = 1e-3, final = 1e-5, warmup = 0.01 }", ""},
+    {"wsd", "lr = wsd { peak = 1e-3, final = 1e-5, warmup = 100, decay = 0.2 }", ""},
+    {"synthetic", "data = synthetic { seed = 1, vocab = 128 }", ""},
+    {"text", "data = text \"corpus.txt\"", ""},
+    {NULL, NULL, NULL},
+};
+
+const mpt_reference_word mpt_reference_selectors[] = {
+    {"first", "first(2)", "the first 2"},
+    {"last", "last(8)", "the last 8"},
+    {"range", "range(2, 5)", "2, 3, 4 and 5: both ends count"},
+    {"every", "every(4)", "0, 4, 8 and so on"},
+    {"last_fraction", "last_fraction(0.15)", "the last 15 %, rounded up to whole blocks"},
+    {"only", "only { 3, 7 }", "3 and 7"},
+    {NULL, NULL, NULL},
+};
+
+/* The first row's doc stands above the table. */
+const mpt_reference_word mpt_reference_model[] = {
+    {"model", "",
+     "A model is a Lua file that returns `model { ... }`; called with the name of a size, or "
+     "with "
+     "a table of its own, it gives what `recipe.model` takes. It draws the forward pass and no "
+     "precision.\n\n"
+     "```lua\n"
+     "return model {\n"
+     "  name = \"mine\",\n"
+     "  sizes = { tiny = { layers = 2, width = 32 } },\n"
+     "  graph = function(nn, size)\n"
+     "    local x = nn.embedding { \"wte\", nn.tokens(), out = size.width }\n"
+     "    for i = 0, size.layers - 1 do\n"
+     "      x = nn.block(i, function()\n"
+     "        return nn.add(x, nn.linear { \"proj\", nn.silu(nn.rmsnorm { \"norm\", x }), out "
+     "= "
+     "size.width })\n"
+     "      end)\n"
+     "    end\n"
+     "    nn.cross_entropy(nn.linear { \"head\", x, head = true })\n"
+     "  end,\n"
+     "}\n"
+     "```"},
+    {"name", "name", "What messages and the plan call it. Required."},
+    {"sizes", "sizes",
+     "Tables by the name of the size; what is in them is the model's own. Required."},
+    {"graph", "graph", "The function that draws: of `nn` and of the size. Required."},
+    {"root", "root",
+     "What paths of blocks begin with: `\"h\"` gives `h.0.`. Default `\"layers\"`."},
+    {NULL, NULL, NULL},
+};
+
+const mpt_reference_word mpt_reference_builders[] = {
+    {"tokens", "nn.tokens()", "the batch's token ids"},
+    {"positions", "nn.positions()", "the position of each token"},
+    {"vocab", "nn.vocab()", "how many words the data has"},
+    {"sequence", "nn.sequence()", "tokens a sequence"},
+    {"block", "nn.block(i, function() ... end)",
+     "layers drawn by the function belong to block `i`, from 0; gives what it returns"},
+    {NULL, NULL, NULL},
+};
+
+const mpt_reference_word mpt_reference_models[] = {
+    {"gpt2", "gpt2", "GPT-2: `tiny`, `base`, `124m`, `355m`, `774m`, `1558m`"},
+    {"mlp", "mlp", "the smallest that learns, a token at a time: `tiny`, `small`"},
+    {"nemotron_h", "nemotron_h", "hybrid Mamba-2 and Transformer: `8b`, `12b`, `12b_proxy`"},
+    {NULL, NULL, NULL},
+};
+
+const mpt_reference_word mpt_reference_recipes[] = {
+    {"gpt2_base", "gpt2_base.lua", "a small GPT-2 that the others derive from"},
+    {"gpt2_fp32", "gpt2_fp32.lua",
+     "everything in single precision: what the others are "
+     "measured against"},
+    {"gpt2_bf16", "gpt2_bf16.lua", "BF16 products over FP32 master weights (arXiv 1905.12322)"},
+    {"gpt2_fp16", "gpt2_fp16.lua", "FP16 with a static loss scale (arXiv 1710.03740)"},
+    {"gpt2_fp8", "gpt2_fp8.lua", "FP8 with one current scale a tensor (arXiv 2209.05433)"},
+    {"gpt2_nvfp4", "gpt2_nvfp4.lua",
+     "NVFP4 pretraining, last block in BF16 (arXiv 2509.25149)"},
+    {"nvfp4_12b", "nvfp4_12b.lua", "NVFP4 pretraining of a 12B hybrid (arXiv 2509.25149)"},
+    {NULL, NULL, NULL},
+};
