@@ -149,6 +149,14 @@ typedef struct mpt_model_ref {
 
 /* ---- the whole ---- */
 
+/* Warmup and decay as they were written, and for which length of run, so that setting the
+ * length twice does not change them twice. */
+typedef struct mpt_written_lr {
+    double run; /* 0: nothing kept */
+    bool in_tokens;
+    mpt_span warmup, decay;
+} mpt_written_lr;
+
 struct mpt_recipe {
     mpt_ctx *ctx;
     mpt_arena arena;
@@ -167,7 +175,8 @@ struct mpt_recipe {
     mpt_phase *phases; /* n_phases >= 1 once frozen: a recipe without phases has one, "main" */
     double loss_scale; /* 0: none declared; static otherwise */
     mpt_train train;   /* of the full model */
-    mpt_train train_proxy; /* only the fields in its `set` count; see mpt_recipe_train */
+    mpt_train train_proxy;     /* only the fields in its `set` count; see mpt_recipe_train */
+    mpt_written_lr written[2]; /* of `train` and of `train_proxy`; for set.c */
     mpt_data_spec data;
     int n_allow, cap_allow;
     const char **allow; /* names of warnings to keep quiet */

@@ -87,8 +87,12 @@ static mpt_problem store_int(const mpt_field *field, void *member, const mpt_set
 static mpt_problem check_number(const mpt_field *field, double number) {
     if (!isfinite(number))
         return MPT_PROBLEM_NOT_FINITE;
-    return number < field->min || number > field->max ? MPT_PROBLEM_OUT_OF_RANGE
-                                                      : MPT_PROBLEM_NONE;
+    if (number < field->min || number > field->max)
+        return MPT_PROBLEM_OUT_OF_RANGE;
+    if (number != 0 && (float)number == 0)
+        return MPT_PROBLEM_BECOMES_ZERO;
+    return field->max == BELOW_ONE && (float)number == 1 ? MPT_PROBLEM_BECOMES_ONE
+                                                         : MPT_PROBLEM_NONE;
 }
 
 static mpt_problem store_number(const mpt_field *field, void *member,

@@ -87,8 +87,8 @@ typedef struct mpt_setting {
     mpt_setting_kind kind;
     bool boolean;
     int64_t integer;
-    double number; /* also set for INT */
-    const char *string;
+    double number;      /* also set for INT */
+    const char *string; /* for numbers: how they were typed, or NULL */
     int n;
     double numbers[8];
     bool integral; /* all of `numbers` are integers */

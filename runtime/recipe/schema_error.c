@@ -107,6 +107,11 @@ void mpt_schema_accepted(const mpt_field *field, char text[MPT_ACCEPTED_TEXT]) {
 static void value_text(const mpt_setting *value, char *text) {
     char piece[TEXT_MAX];
     text[0] = 0;
+    bool number = value->kind == MPT_SETTING_INT || value->kind == MPT_SETTING_NUMBER;
+    if (number && value->string && !isnan(value->number)) {
+        snprintf(text, TEXT_MAX, "%.100s", value->string); /* as it was typed */
+        return;
+    }
     switch (value->kind) {
     case MPT_SETTING_BOOL:
         append(text, value->boolean ? "true" : "false");
@@ -119,7 +124,7 @@ static void value_text(const mpt_setting *value, char *text) {
         if (isnan(value->number))
             snprintf(piece, sizeof piece, "NaN"); /* whose sign printf would show */
         else
-            snprintf(piece, sizeof piece, "%g", value->number);
+            snprintf(piece, sizeof piece, "%.12g", value->number);
         append(text, piece);
         return;
     case MPT_SETTING_STRING:
@@ -129,7 +134,7 @@ static void value_text(const mpt_setting *value, char *text) {
     case MPT_SETTING_NUMBERS:
         append(text, "{");
         for (int i = 0; i < value->n && i < 8; i++) {
-            snprintf(piece, sizeof piece, "%s%g", i ? ", " : "", value->numbers[i]);
+            snprintf(piece, sizeof piece, "%s%.12g", i ? ", " : "", value->numbers[i]);
             append(text, piece);
         }
         append(text, "}");
@@ -189,6 +194,8 @@ mpt_status mpt_schema_fail_value(mpt_ctx *ctx, const mpt_field *field, mpt_probl
         [MPT_PROBLEM_NOT_FINITE] = "must be finite, not",
         [MPT_PROBLEM_NOT_INTEGER] = "must be whole, not",
         [MPT_PROBLEM_OUT_OF_RANGE] = "out of range:",
+        [MPT_PROBLEM_BECOMES_ZERO] = "must not become 0 in float32, as",
+        [MPT_PROBLEM_BECOMES_ONE] = "must not become 1 in float32, as",
     };
     char text[TEXT_MAX], accepted[TEXT_MAX];
     if (problem == MPT_PROBLEM_NO_CHOICE)
@@ -197,7 +204,8 @@ mpt_status mpt_schema_fail_value(mpt_ctx *ctx, const mpt_field *field, mpt_probl
     mpt_schema_accepted(field, accepted);
     mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "%s%s%s: %s %s", path, dot(path),
                                  field->name, faults[problem], text);
-    mpt_hint(ctx, "give %s", accepted);
+    mpt_hint(ctx, "give %s%s", accepted,
+             problem == MPT_PROBLEM_BECOMES_ONE ? " in float32: at most 0.9999999" : "");
     return status;
 }
 

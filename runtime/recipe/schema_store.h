@@ -12,7 +12,9 @@ typedef enum mpt_problem {
     MPT_PROBLEM_NO_CHOICE,
     MPT_PROBLEM_NOT_FINITE,
     MPT_PROBLEM_NOT_INTEGER,
-    MPT_PROBLEM_OUT_OF_RANGE
+    MPT_PROBLEM_OUT_OF_RANGE,
+    MPT_PROBLEM_BECOMES_ZERO, /* training works in float32, which has no such number */
+    MPT_PROBLEM_BECOMES_ONE
 } mpt_problem;
 
 /* Checks a value and writes it to the member; `member` is untouched where there is a problem.

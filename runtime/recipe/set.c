@@ -44,13 +44,20 @@ static void span_to_share(mpt_span *span, double run) {
 }
 
 /* Warmup and decay that no longer fit, or were counted in the other unit, keep their share of
- * the run; all others stay as written. */
-static bool refit_lr(mpt_lr *lr, const mpt_train *before, const mpt_train *after) {
-    double old_run = run_length(before), run = run_length(after);
+ * the run; all others stay as written. A second new length starts from what was written too,
+ * not from what the first made of it. */
+static bool refit_lr(mpt_lr *lr, mpt_written_lr *written, const mpt_train *before,
+                     const mpt_train *after) {
+    if (written->run <= 0)
+        *written =
+            (mpt_written_lr){run_length(before), before->tokens > 0, lr->warmup, lr->decay};
+    lr->warmup = written->warmup;
+    lr->decay = written->decay;
+    double old_run = written->run, run = run_length(after);
     double length = span_length(&lr->warmup, run);
     if (lr->kind == MPT_LR_WSD)
         length += span_length(&lr->decay, run);
-    bool same_unit = (before->tokens > 0) == (after->tokens > 0);
+    bool same_unit = written->in_tokens == (after->tokens > 0);
     if (old_run <= 0 || (same_unit && length <= run))
         return false;
     bool absolute = (!lr->warmup.fraction && lr->warmup.value > 0) ||
@@ -72,9 +79,11 @@ static mpt_status set_length(mpt_recipe *recipe, const mpt_text_setting *setting
         recipe->train.steps = 0;
     clear_bit(&recipe->train_proxy, "steps");
     clear_bit(&recipe->train_proxy, "tokens");
-    bool refit = refit_lr(&recipe->train.lr, &full, &recipe->train);
+    bool refit = refit_lr(&recipe->train.lr, &recipe->written[0], &full, &recipe->train);
     if (has_bit(&recipe->train_proxy, "lr"))
-        refit = refit_lr(&recipe->train_proxy.lr, &proxy, &recipe->train) || refit;
+        refit =
+            refit_lr(&recipe->train_proxy.lr, &recipe->written[1], &proxy, &recipe->train) ||
+            refit;
     if (refit)
         mpt_log(recipe->ctx, MPT_LOG_INFO,
                 "%s=%s: warmup and decay of the learning rate keep their share of the run",
@@ -96,9 +105,17 @@ static bool proxy_has_field(const mpt_recipe *recipe, const mpt_field *field,
 static mpt_status set_train(mpt_recipe *recipe, const mpt_text_setting *setting,
                             const char *rest) {
     const char *inner = NULL;
-    mpt_text_setting proxy = {"train.proxy", rest, setting->text, setting->where};
-    if (starts_with(rest, "proxy", &inner) && inner) {
-        proxy.path = inner;
+    /* What is set for both is named as it was typed. */
+    mpt_text_setting proxy = {"train", rest, setting->text, setting->where};
+    bool of_proxy = starts_with(rest, "proxy", &inner) && inner;
+    if (of_proxy)
+        recipe->written[1].run = 0; /* its spans and length count as written from here */
+    else if (strcmp(rest, "lr") == 0 || strcmp(rest, "lr.warmup") == 0 ||
+             strcmp(rest, "lr.decay") == 0)
+        recipe->written[0].run = recipe->written[1].run = 0;
+    if (of_proxy) {
+        proxy.prefix = "train.proxy";
+        proxy.path = rest + strlen("proxy.");
         return mpt_record_set_under(recipe->ctx, &recipe->arena, &mpt_record_proxy,
                                     &recipe->train_proxy, &proxy);
     }

@@ -225,7 +225,94 @@ static void test_set_when_the_proxy_has_its_own_lr_then_it_is_refitted_too(void 
     fixture_close(&f);
 }
 
+static void test_set_when_the_length_is_set_twice_then_spans_are_refitted_once(void **state) {
+    (void)state;
+    fixture f;
+    fixture_open(&f);
+    fixture_set(&f, "train.steps", "1000");
+    fixture_set(&f, "train.lr.warmup", "1");
+    fixture_set(&f, "train.steps", "3");
+    fixture_set(&f, "train.lr.peak", "0.5");
+    fixture_set(&f, "train.tokens", "256000");
+    mpt_train train = mpt_recipe_train(f.recipe, false);
+    assert_int_equal(train.steps, 1000);
+    assert_int_equal(mpt_span_steps(&train.lr.warmup, &train), 1);
+    assert_true(train.lr.peak == 0.5);
+    fixture_set(&f, "train.steps", "1000");
+    assert_true(f.recipe->train.lr.warmup.value == 1 && !f.recipe->train.lr.warmup.fraction);
+    fixture_set(&f, "train.steps", "10");
+    fixture_set(&f, "train.lr.warmup", "5"); /* speaks of the run of 10 */
+    fixture_set(&f, "train.steps", "2");
+    assert_true(f.recipe->train.lr.warmup.value == 0.5);
+    fixture_close(&f);
+}
+
+static void test_set_when_a_proxy_has_the_field_then_what_was_typed_is_named(void **state) {
+    (void)state;
+    fixture f;
+    fixture_open(&f);
+    fixture_set(&f, "train.proxy.steps", "20");
+    fixture_set(&f, "train.proxy.lr", "wsd");
+    fixture_set(&f, "train.proxy.lr.peak", "1e-3");
+    expect_refused(&f, "train.steps.x", "3",
+                   "--set: train.steps: has no fields of its own; set it as a whole");
+    expect_refused(&f, "train.lr.peak", "-1",
+                   "--set: train.lr.peak: out of range: -1; give a number above 0 and at most "
+                   "1000000");
+    expect_refused(&f, "train.proxy.lr.peak", "-1",
+                   "--set: train.proxy.lr.peak: out of range: -1; give a number above 0 and at "
+                   "most 1000000");
+    fixture_close(&f);
+}
+
+static void test_set_when_a_number_is_out_of_range_then_it_is_echoed_as_typed(void **state) {
+    (void)state;
+    fixture f;
+    fixture_open(&f);
+    expect_refused(
+        &f, "train.steps", "99999999999999999999",
+        "--set: train.steps: out of range: 99999999999999999999; give a whole number "
+        "of 1 or more");
+    expect_refused(
+        &f, "train.batch", "-0x1p70",
+        "--set: train.batch: out of range: -0x1p70; give a whole number of 1 or more "
+        "and at most 16777216");
+    fixture_close(&f);
+}
+
+static void test_set_when_float32_has_no_such_number_then_refused(void **state) {
+    (void)state;
+    static const char *const vanish[] = {"train.clip", "train.optimizer.eps", "train.lr.peak",
+                                         "train.lr.final", "train.optimizer.weight_decay"};
+    char message[256];
+    fixture f;
+    fixture_open(&f);
+    fixture_set(&f, "train.lr", "cosine");
+    for (size_t i = 0; i < MPT_COUNT(vanish); i++) {
+        assert_int_equal(mpt_recipe_set(f.recipe, vanish[i], "1e-300"), MPT_INVALID);
+        snprintf(message, sizeof message, "%s: must not become 0 in float32, as 1e-300",
+                 vanish[i]);
+        assert_non_null(strstr(mpt_ctx_error(f.ctx)->message, message));
+        fixture_set(&f, vanish[i], "1e-40"); /* subnormal, but there */
+    }
+    fixture_set(&f, "train.clip", "0");
+    expect_refused(
+        &f, "train.optimizer.betas", "0.9,0.999999999",
+        "--set: train.optimizer.betas: must not become 1 in float32, as {0.9, "
+        "0.999999999}; give two numbers of 0 or more and below 1 in float32: at most "
+        "0.9999999");
+    fixture_set(&f, "train.optimizer.betas", "0.9,0.9999999");
+    fixture_set(&f, "train.optimizer", "sgd");
+    assert_int_equal(mpt_recipe_set(f.recipe, "train.optimizer.momentum", "0.99999999999"),
+                     MPT_INVALID);
+    fixture_close(&f);
+}
+
 static const struct CMUnitTest cases[] = {
+    cmocka_unit_test(test_set_when_the_length_is_set_twice_then_spans_are_refitted_once),
+    cmocka_unit_test(test_set_when_a_proxy_has_the_field_then_what_was_typed_is_named),
+    cmocka_unit_test(test_set_when_a_number_is_out_of_range_then_it_is_echoed_as_typed),
+    cmocka_unit_test(test_set_when_float32_has_no_such_number_then_refused),
     cmocka_unit_test(test_set_when_each_type_then_read_as_the_row_wants),
     cmocka_unit_test(test_set_when_the_path_is_wrong_then_the_nearest_is_named),
     cmocka_unit_test(test_set_when_only_the_recipe_can_say_it_then_refused),
