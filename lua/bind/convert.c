@@ -13,6 +13,7 @@
 
 #include "lua/bind/library.h"
 #include "lua/bind/model.h"
+#include "recipe/schema_store.h"
 
 /* The structs that a word's value can be. */
 typedef union any_struct {
@@ -113,6 +114,19 @@ static bool read_setting(lua_State *L, int index, mpt_setting *out) {
     }
 }
 
+/* The value on the top is nothing that a row takes: says what it takes, and how a word is
+ * written whose braces were forgotten. */
+static void fail_plain(lua_State *L, const mpt_filler *f, const char *name, int key) {
+    mpt_ctx *ctx = f->recipe->ctx;
+    const char *example = mpt_word_example(L, -1);
+    mpt_where where = mpt_lua_value_where(L, f->value, key);
+    const mpt_field *row = mpt_record_field(ctx, f->record, f->path, name, where);
+    mpt_status status = mpt_schema_fail_word(ctx, row, f->path, mpt_lua_describe(L, -1), where);
+    if (example)
+        mpt_hint(ctx, "write %s", example);
+    mpt_sandbox_check(L, status);
+}
+
 /* Hands the value on the top to the setter of its row. */
 static void set_plain(lua_State *L, const mpt_filler *f, const char *name, int key) {
     mpt_ctx *ctx = f->recipe->ctx;
@@ -121,8 +135,7 @@ static void set_plain(lua_State *L, const mpt_filler *f, const char *name, int k
     if (mpt_lua_value_of_kind(L, -1, MPT_LUA_TABLE) && mpt_lua_value_length(L, -1) > 0)
         (void)mpt_convert_list(L, -1, mpt_convert_key(f->path, name).text);
     if (!read_setting(L, -1, &setting))
-        mpt_convert_fail(L, f->value, key, "", "%s: cannot be %s",
-                         mpt_convert_key(f->path, name).text, mpt_lua_describe(L, -1));
+        fail_plain(L, f, name, key);
     mpt_status status =
         mpt_record_set(ctx, arena, f->record, f->object, f->path, name, &setting, MPT_NOWHERE);
     if (status == MPT_INVALID) {

@@ -9,6 +9,7 @@
 #include "graph/nn.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "lua/bind/library.h"
@@ -111,6 +112,16 @@ static void fail_key(lua_State *L, const nn_call *call, const char *key, const c
 
 /* ---- reading one field; its value is on the top ---- */
 
+static void fail_number(lua_State *L, const nn_call *call, const nn_key *key, double number) {
+    char shown[32] = "NaN"; /* whose sign printf would show */
+    if (!isnan(number))
+        snprintf(shown, sizeof shown, "%.14g", number);
+    fail_call(L, call, key->name,
+              key->type == FLOAT ? "give a number that is not negative"
+                                 : "give a whole number from 0 to 2147483647",
+              "cannot be %s", shown);
+}
+
 static void read_number(lua_State *L, nn_call *call, const nn_key *key) {
     char *member = (char *)&call->args + key->offset;
     int whole = 0;
@@ -119,6 +130,8 @@ static void read_number(lua_State *L, nn_call *call, const nn_key *key) {
     bool fits = lua_type(L, -1) == LUA_TNUMBER && isfinite(number) && number >= 0;
     if (key->type != FLOAT)
         fits = fits && whole && n <= INT32_MAX;
+    if (!fits && lua_type(L, -1) == LUA_TNUMBER)
+        fail_number(L, call, key, number);
     if (!fits)
         fail_key(L, call, key->name, "give a number that is not negative");
     int32_t narrow = (int32_t)n;

@@ -78,7 +78,7 @@ static bool fits(lua_State *L, const size_field *field) {
 /* What stands on the top, with its value where it is short. */
 static void show(lua_State *L, char *out, size_t size) {
     if (lua_type(L, -1) == LUA_TNUMBER && isnan(lua_tonumber(L, -1)))
-        snprintf(out, size, "nan"); /* the sign means nothing and differs by machine */
+        snprintf(out, size, "NaN"); /* the sign means nothing and differs by machine */
     else if (lua_type(L, -1) == LUA_TNUMBER)
         snprintf(out, size, "%.14g", lua_tonumber(L, -1));
     else if (lua_type(L, -1) == LUA_TSTRING)

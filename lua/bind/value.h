@@ -70,6 +70,9 @@ void mpt_value_open(lua_State *L);
 /* Adds the words to the table of globals on the top (words.c). */
 void mpt_words_open(lua_State *L);
 
+/* How the word is written whose function stands at `index`, or NULL: adamw without its { }. */
+const char *mpt_word_example(lua_State *L, int index);
+
 /* Calls a model value with a size: model.c. */
 int mpt_model_call(lua_State *L);
 

@@ -73,6 +73,15 @@ static int call_word(lua_State *L) {
     return 1;
 }
 
+const char *mpt_word_example(lua_State *L, int index) {
+    index = lua_absindex(L, index);
+    if (lua_tocfunction(L, index) != call_word || !lua_getupvalue(L, index, 1))
+        return NULL;
+    const word *w = &words[lua_tointeger(L, -1)];
+    lua_pop(L, 1);
+    return w->example;
+}
+
 static int derive(lua_State *L) {
     mpt_where where = mpt_sandbox_where(L, 1);
     if (lua_gettop(L) != 2 || !mpt_lua_value_at(L, 1) || !lua_istable(L, 2))

@@ -23,6 +23,22 @@ const char *mpt_status_text(mpt_status status) {
     return (unsigned)status < MPT_STATUS_COUNT ? texts[status] : "no such status";
 }
 
+/* Copies a text with its control characters as \xNN: a recipe's words end on a terminal and in
+ * log lines, and must neither colour the one nor begin another of the other. */
+static void put_plain(char *out, size_t size, const char *text) {
+    size_t used = 0;
+    for (; *text && used + 5 < size; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c < 0x20 || c == 0x7f)
+            used += (size_t)snprintf(out + used, size - used, "\\x%02x", c);
+        else
+            out[used++] = *text;
+    }
+    for (; *text && used + 1 < size && (unsigned char)*text >= 0x20 && *text != 0x7f; text++)
+        out[used++] = *text;
+    out[used] = 0;
+}
+
 /* place + text + hint, as a person reads it: `nvfp4.lua:14: wgrad.rounding: ...; did you ...?`
  */
 static void compose_message(mpt_ctx *ctx) {
@@ -44,10 +60,10 @@ mpt_status mpt_fail(mpt_ctx *ctx, mpt_status code, mpt_where where, const char *
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    memcpy(ctx->error_text, text, sizeof text);
+    put_plain(ctx->error_text, sizeof ctx->error_text, text);
     ctx->error_hint[0] = 0;
     if (where.file && where.file != ctx->error_where)
-        snprintf(ctx->error_where, sizeof ctx->error_where, "%s", where.file);
+        put_plain(ctx->error_where, sizeof ctx->error_where, where.file);
     e->code = code;
     e->file = where.file ? ctx->error_where : NULL;
     e->line = where.line;
@@ -58,10 +74,12 @@ mpt_status mpt_fail(mpt_ctx *ctx, mpt_status code, mpt_where where, const char *
 }
 
 void mpt_hint(mpt_ctx *ctx, const char *fmt, ...) {
+    char text[MPT_ERROR_HINT];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(ctx->error_hint, sizeof ctx->error_hint, fmt, args);
+    vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    put_plain(ctx->error_hint, sizeof ctx->error_hint, text);
     compose_message(ctx);
 }
 

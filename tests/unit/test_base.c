@@ -40,6 +40,25 @@ static void test_arena_when_grown_then_elements_stay(void **state) {
     mpt_ctx_destroy(ctx);
 }
 
+static void test_error_when_it_holds_control_characters_then_they_are_escaped(void **state) {
+    (void)state;
+    mpt_ctx *ctx = mpt_test_ctx();
+    mpt_where where = {"a\nb.lua", 3};
+    (void)MPT_FAIL(ctx, MPT_INVALID, where, "%s", "\x1b[31mred\r\n\x7f \xc3\xa9");
+    mpt_hint(ctx, "not '%s'", "\t");
+    assert_string_equal(mpt_ctx_error(ctx)->message,
+                        "a\\x0ab.lua:3: \\x1b[31mred\\x0d\\x0a\\x7f \xc3\xa9; not '\\x09'");
+    char longest[2 * MPT_ERROR_TEXT];
+    for (int c = '\n'; c <= 'x'; c += 'x' - '\n') { /* neither kind leaves the buffer */
+        memset(longest, c, sizeof longest);
+        longest[sizeof longest - 1] = 0;
+        (void)MPT_FAIL(ctx, MPT_INVALID, MPT_NOWHERE, "%s", longest);
+        assert_true(strlen(mpt_ctx_error(ctx)->text) < MPT_ERROR_TEXT);
+        assert_true(strlen(mpt_ctx_error(ctx)->text) > MPT_ERROR_TEXT - 8);
+    }
+    mpt_ctx_destroy(ctx);
+}
+
 static void test_error_when_set_then_message_has_place_fault_and_way_out(void **state) {
     (void)state;
     mpt_ctx *ctx = mpt_test_ctx();
@@ -99,6 +118,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_size_when_it_would_wrap_then_it_saturates),
     cmocka_unit_test(test_alloc_when_freed_then_nothing_is_live),
     cmocka_unit_test(test_arena_when_grown_then_elements_stay),
+    cmocka_unit_test(test_error_when_it_holds_control_characters_then_they_are_escaped),
     cmocka_unit_test(test_error_when_set_then_message_has_place_fault_and_way_out),
     cmocka_unit_test(test_str_when_appended_then_it_grows),
     cmocka_unit_test(test_nearest_when_one_slip_then_found_and_when_far_then_null),

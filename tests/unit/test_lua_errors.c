@@ -53,8 +53,22 @@ static void test_value_when_wrong_then_the_way_out_is_given(void **state) {
         "at most 16777216");
     mpt_lua_refuse_fields("train = { batch = 1,\n  optimizer = wsd { peak = 1 } }",
                           "r.lua:6: train.optimizer: cannot be wsd; give one of adamw or sgd");
-    mpt_lua_refuse_fields("train = { optimizer =\n adamw }",
-                          "r.lua:5: train.optimizer: cannot be a word without its { }");
+    mpt_lua_refuse_fields(
+        "train = { optimizer =\n adamw }",
+        "r.lua:5: train.optimizer: cannot be a word without its { }; write adamw { betas = "
+        "{0.9, 0.95} }");
+    mpt_lua_refuse_fields("data = {}",
+                          "r.lua:5: data: cannot be a table; give one of synthetic or "
+                          "text");
+    mpt_lua_refuse_fields(
+        "train = { batch = print }",
+        "r.lua:5: train.batch: cannot be a word without its { }; give a whole "
+        "number of 1 or more and at most 16777216");
+    mpt_lua_refuse_fields(
+        "precision = { rules = { rule { 'linear', use = gemm { wgrad = {\n"
+        "  hadamard = hadamard } } } } }",
+        "r.lua:6: precision.rules[1].use.wgrad.hadamard: cannot be a word without "
+        "its { }; write hadamard { size = 16 }");
     mpt_lua_refuse_fields("allow = {'sr-forwrd'}",
                           "r.lua:5: allow: no warning 'sr-forwrd'; did you mean 'sr-forward'?");
 }

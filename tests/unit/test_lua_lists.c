@@ -152,6 +152,23 @@ static void test_layer_when_a_key_is_no_name_then_it_is_refused(void **state) {
     refuse_drawing(TABLE "nn.gelu { x, [true] = x }", "r.lua:2: nn.gelu: no field 'true'");
 }
 
+static void test_layer_when_a_number_is_out_of_range_then_it_is_shown(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"-1", "-1"}, {"1e12", "1000000000000"}, {"2.5", "2.5"}, {"0/0", "NaN"}};
+    for (size_t i = 0; i < MPT_COUNT(cases); i++) {
+        char line[256], message[256];
+        snprintf(line, sizeof line, TABLE "nn.linear { 'l', x, out = %s }", cases[i][0]);
+        snprintf(
+            message, sizeof message,
+            "r.lua:2: nn.linear.out: cannot be %s; give a whole number from 0 to 2147483647",
+            cases[i][1]);
+        refuse_drawing(line, message);
+    }
+    refuse_drawing(TABLE "nn.rmsnorm { 'l', x, eps = -1 }",
+                   "r.lua:2: nn.rmsnorm.eps: cannot be -1; give a number that is not negative");
+}
+
 static void test_initial_values_when_more_than_one_is_said_then_they_are_refused(void **state) {
     (void)state;
     refuse_drawing(
@@ -171,6 +188,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_model_when_an_entry_has_no_name_then_it_is_refused),
     cmocka_unit_test(test_list_of_a_layer_when_an_entry_has_a_name_then_it_is_refused),
     cmocka_unit_test(test_layer_when_a_key_is_no_name_then_it_is_refused),
+    cmocka_unit_test(test_layer_when_a_number_is_out_of_range_then_it_is_shown),
     cmocka_unit_test(test_initial_values_when_more_than_one_is_said_then_they_are_refused),
 };
 MPT_TEST_MAIN(cases)
