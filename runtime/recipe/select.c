@@ -10,7 +10,7 @@
 
 void mpt_rule_path(const mpt_cascade_rule *rule, char out[MPT_RULE_PATH]) {
     if (rule->phase < 0)
-        snprintf(out, MPT_RULE_PATH, "rules[%d]", rule->index + 1);
+        snprintf(out, MPT_RULE_PATH, "precision.rules[%d]", rule->index + 1);
     else
         snprintf(out, MPT_RULE_PATH, "phases[%d].rules[%d]", rule->phase + 1, rule->index + 1);
 }

@@ -7,7 +7,8 @@
 
 #include "recipe/recipe.h"
 
-/* One rule of a cascade and its name in messages: "rules[2]", "phases[1].rules[3]". */
+/* One rule of a cascade and its name in messages: "precision.rules[2]", "phases[1].rules[3]".
+ */
 typedef struct mpt_cascade_rule {
     mpt_rule *rule;
     int phase; /* -1: the recipe's own */

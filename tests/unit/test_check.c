@@ -72,7 +72,8 @@ static void test_check_when_a_rule_is_overruled_then_rule_shadowed(void **state)
     run(&c);
     assert_int_equal(c.n, 1);
     expect(&c, "rule-shadowed", 10,
-           "rules[1] decides nothing: later rules overrule it on every layer, or its function "
+           "precision.rules[1] decides nothing: later rules overrule it on every layer, or its "
+           "function "
            "refused them all");
     close(&c);
 }

@@ -22,30 +22,33 @@ static void expect_refused(const mpt_rule_desc *rule, const char *message) {
 static void test_rule_when_the_format_is_misspelt_then_the_nearest_is_named(void **state) {
     (void)state;
     expect_refused(LINEAR(.use = "nvpf4"),
-                   "rules[1].use: no format 'nvpf4'; did you mean 'nvfp4'?");
+                   "precision.rules[1].use: no format 'nvpf4'; did you mean 'nvfp4'?");
     expect_refused(LINEAR(.use = "posit"),
-                   "rules[1].use: no format 'posit'; for instance 'fp32'");
-    expect_refused(LINEAR(.use = "nvfp4 stochastic"),
-                   "rules[1].use: 'stochastic' is no field with a value; write a format first, "
-                   "then fields: nvfp4 rounding=stochastic");
-    expect_refused(LINEAR(.use = "nvfp4 roundng=stochastic"),
-                   "rules[1].use: no field 'roundng'; did you mean 'rounding'?");
+                   "precision.rules[1].use: no format 'posit'; for instance 'fp32'");
     expect_refused(
-        LINEAR(.use = "nvfp4 hadamard.size=12"),
-        "rules[1].use.hadamard.size: no size 12; it can be 2, 4, 8, 16, 32, 64 or 128");
+        LINEAR(.use = "nvfp4 stochastic"),
+        "precision.rules[1].use: 'stochastic' is no field with a value; write a format first, "
+        "then fields: nvfp4 rounding=stochastic");
+    expect_refused(LINEAR(.use = "nvfp4 roundng=stochastic"),
+                   "precision.rules[1].use: no field 'roundng'; did you mean 'rounding'?");
+    expect_refused(LINEAR(.use = "nvfp4 hadamard.size=12"),
+                   "precision.rules[1].use.hadamard.size: no size 12; it can be 2, 4, 8, 16, "
+                   "32, 64 or 128");
 }
 
 static void test_rule_when_a_word_is_wrong_then_the_way_out_is_named(void **state) {
     (void)state;
     expect_refused(LINEAR(WORDS({"wieght", "bf16"})),
-                   "rules[1].use: no word 'wieght'; did you mean 'weight'?");
-    expect_refused(LINEAR(WORDS({"wgrad", "bf16"})),
-                   "rules[1].use.wgrad: only hadamard belongs to a whole product; name the "
-                   "operand: fprop.x, fprop.w, dgrad.dy, dgrad.w, wgrad.dy or wgrad.x");
-    expect_refused(LINEAR(WORDS({"fprop.output", "e4m3"})),
-                   "rules[1].use.fprop.output: no output 'e4m3'; for instance 'fp32'");
+                   "precision.rules[1].use: no word 'wieght'; did you mean 'weight'?");
+    expect_refused(
+        LINEAR(WORDS({"wgrad", "bf16"})),
+        "precision.rules[1].use.wgrad: only hadamard belongs to a whole product; name the "
+        "operand: fprop.x, fprop.w, dgrad.dy, dgrad.w, wgrad.dy or wgrad.x");
+    expect_refused(
+        LINEAR(WORDS({"fprop.output", "e4m3"})),
+        "precision.rules[1].use.fprop.output: no output 'e4m3'; for instance 'fp32'");
     expect_refused(LINEAR(.gemms = "fprop wgard", .use = "bf16"),
-                   "rules[1].gemms: no gemm 'wgard'; did you mean 'wgrad'?");
+                   "precision.rules[1].gemms: no gemm 'wgard'; did you mean 'wgrad'?");
     expect_refused(LINEAR(.phase = "late", .use = "bf16"),
                    "rule: there is no phase 'late'; add it first, by mpt_recipe_add_phase");
 }
@@ -58,23 +61,26 @@ static void test_rule_when_blocks_are_wrong_then_the_shapes_are_listed(void **st
     for (size_t i = 0; i < MPT_COUNT(wrong); i++) {
         char message[256];
         snprintf(message, sizeof message,
-                 "rules[1].blocks: '%s' is no choice of blocks; write first 2, last 8, range 3 "
+                 "precision.rules[1].blocks: '%s' is no choice of blocks; write first 2, last "
+                 "8, range 3 "
                  "7, every 4, last_fraction 0.15 or only 3 7",
                  wrong[i]);
         expect_refused(LINEAR(.blocks = wrong[i], .use = "bf16"), message);
     }
     expect_refused(LINEAR(.blocks = "first 0", .use = "bf16"),
-                   "rules[1].blocks: needs a number of blocks; give 1 or more");
-    expect_refused(LINEAR(.blocks = "range 3 2", .use = "bf16"),
-                   "rules[1].blocks: is no range of blocks; give the first and the last block, "
-                   "counted from 0");
+                   "precision.rules[1].blocks: needs a number of blocks; give 1 or more");
     expect_refused(
-        LINEAR(.blocks = "last_fraction 1.5", .use = "bf16"),
-        "rules[1].blocks: needs a fraction of the blocks; give a number above 0 and at "
-        "most 1");
-    expect_refused(LINEAR(.blocks = "only 1 -1", .use = "bf16"),
-                   "rules[1].blocks: has a negative block; blocks are counted from 0; last(n) "
-                   "counts from the end");
+        LINEAR(.blocks = "range 3 2", .use = "bf16"),
+        "precision.rules[1].blocks: is no range of blocks; give the first and the last block, "
+        "counted from 0");
+    expect_refused(LINEAR(.blocks = "last_fraction 1.5", .use = "bf16"),
+                   "precision.rules[1].blocks: needs a fraction of the blocks; give a number "
+                   "above 0 and at "
+                   "most 1");
+    expect_refused(
+        LINEAR(.blocks = "only 1 -1", .use = "bf16"),
+        "precision.rules[1].blocks: has a negative block; blocks are counted from 0; last(n) "
+        "counts from the end");
 }
 
 static void test_rule_when_made_by_the_macro_then_the_place_is_the_hosts(void **state) {
@@ -146,21 +152,23 @@ static void test_canonical_when_printed_then_every_number_is_there(void **state)
         "precision.base = bf16\n"
         "precision.state.residual = bf16\n"
         "precision.loss_scale = 0\n"
-        "rules[1].select = linear\n"
-        "rules[1].blocks = all\n"
-        "rules[1].gemms = fprop dgrad wgrad\n"
-        "rules[1].use.fprop.w = e2m1 block=16x16 scale=current scale_format=e4m3 outer=tensor "
+        "precision.rules[1].select = linear\n"
+        "precision.rules[1].blocks = all\n"
+        "precision.rules[1].gemms = fprop dgrad wgrad\n"
+        "precision.rules[1].use.fprop.w = e2m1 block=16x16 scale=current scale_format=e4m3 "
+        "outer=tensor "
         "rounding=nearest hadamard=none\n"
-        "rules[1].use.dgrad.dy = rounding=stochastic\n"
-        "rules[1].use.dgrad.w = e2m1 block=16x16 scale=current scale_format=e4m3 outer=tensor "
+        "precision.rules[1].use.dgrad.dy = rounding=stochastic\n"
+        "precision.rules[1].use.dgrad.w = e2m1 block=16x16 scale=current scale_format=e4m3 "
+        "outer=tensor "
         "rounding=nearest hadamard=none\n"
-        "rules[1].use.wgrad.dy = rounding=stochastic hadamard=16/fixed\n"
-        "rules[1].use.wgrad.x = hadamard=16/fixed\n"
-        "rules[1].use.dgrad.output = fp32\n"
-        "rules[2].select = linear *.o_proj\n"
-        "rules[2].blocks = only 0 2\n"
-        "rules[2].gemms = fprop dgrad wgrad\n"
-        "rules[2].use = bf16\n"
+        "precision.rules[1].use.wgrad.dy = rounding=stochastic hadamard=16/fixed\n"
+        "precision.rules[1].use.wgrad.x = hadamard=16/fixed\n"
+        "precision.rules[1].use.dgrad.output = fp32\n"
+        "precision.rules[2].select = linear *.o_proj\n"
+        "precision.rules[2].blocks = only 0 2\n"
+        "precision.rules[2].gemms = fprop dgrad wgrad\n"
+        "precision.rules[2].use = bf16\n"
         "phases[1] = low\n"
         "phases[1].from = 0\n"
         "phases[2] = settle\n"

@@ -138,12 +138,14 @@ static void test_freeze_when_a_rule_is_empty_then_refused(void **state) {
     fixture f;
     fixture_open(&f);
     fixture_rule(&f, 3, .selector = "linear");
-    expect_refused(&f, "r.lua:3: rules[1].use: it says nothing; give a format or a gemm: use = "
-                       "bf16");
+    expect_refused(
+        &f, "r.lua:3: precision.rules[1].use: it says nothing; give a format or a gemm: use = "
+            "bf16");
     f.recipe->n_rules = 0;
     fixture_rule(&f, 4, .use = "bf16");
-    expect_refused(&f, "r.lua:4: rules[1]: it selects nothing; name a kind such as \"linear\", "
-                       "or a path such as \"*.o_proj\"");
+    expect_refused(
+        &f, "r.lua:4: precision.rules[1]: it selects nothing; name a kind such as \"linear\", "
+            "or a path such as \"*.o_proj\"");
     fixture_close(&f);
 }
 

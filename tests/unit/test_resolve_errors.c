@@ -24,51 +24,57 @@ static void expect(const mpt_rule_desc *rule, const char *message) {
 static void test_selector_when_it_matches_nothing_then_the_nearest_is_named(void **state) {
     (void)state;
     expect(RULE(.selector = "*.o_prj", .use = "bf16"),
-           "r.lua:5: rules[1]: no layer matches '*.o_prj'; did you mean '*.o_proj'?");
+           "r.lua:5: precision.rules[1]: no layer matches '*.o_prj'; did you mean '*.o_proj'?");
     expect(RULE(.selector = "lineer", .use = "bf16"),
-           "r.lua:5: rules[1]: no layer matches 'lineer'; did you mean 'linear'?");
+           "r.lua:5: precision.rules[1]: no layer matches 'lineer'; did you mean 'linear'?");
     expect(RULE(.selector = "layers.*.mlp.upproj", .use = "bf16"),
-           "r.lua:5: rules[1]: no layer matches 'layers.*.mlp.upproj'; did you mean "
+           "r.lua:5: precision.rules[1]: no layer matches 'layers.*.mlp.upproj'; did you mean "
            "'layers.*.mlp.up_proj'?");
     expect(RULE(.selector = "xyzzy", .use = "bf16"),
-           "r.lua:5: rules[1]: no layer matches 'xyzzy'; select a kind such as 'linear', or a "
+           "r.lua:5: precision.rules[1]: no layer matches 'xyzzy'; select a kind such as "
+           "'linear', or a "
            "path such as 'wte'");
 }
 
 static void test_selector_when_the_kind_is_absent_then_refused(void **state) {
     (void)state;
     expect(RULE(.selector = "scan", .use = "fp32"),
-           "r.lua:5: rules[1]: the model has no 'scan' layer; it has linear, attention, norm, "
+           "r.lua:5: precision.rules[1]: the model has no 'scan' layer; it has linear, "
+           "attention, norm, "
            "embedding, head");
 }
 
 static void test_selector_when_one_of_a_list_is_a_slip_then_refused(void **state) {
     (void)state;
     expect(RULE(.selector = "linear *.o_prj", .use = "bf16"),
-           "r.lua:5: rules[1]: no layer matches '*.o_prj'; did you mean '*.o_proj'?");
+           "r.lua:5: precision.rules[1]: no layer matches '*.o_prj'; did you mean '*.o_proj'?");
 }
 
 static void test_selector_when_part_of_a_fused_layer_then_refused(void **state) {
     (void)state;
     expect(RULE(.selector = "*.q_proj", .use = "bf16"),
-           "r.lua:5: rules[1]: '*.q_proj' names only a part of 'layers.0.attn.qkv', which "
+           "r.lua:5: precision.rules[1]: '*.q_proj' names only a part of 'layers.0.attn.qkv', "
+           "which "
            "computes q_proj, k_proj, v_proj in one product; name the whole: '*.qkv'");
 }
 
 static void test_blocks_when_they_exceed_the_model_then_refused(void **state) {
     (void)state;
     expect(RULE(.selector = "linear", .blocks = "first 5", .use = "bf16"),
-           "r.lua:5: rules[1].blocks: 'first 5' exceeds the model, which has 4 blocks; blocks "
+           "r.lua:5: precision.rules[1].blocks: 'first 5' exceeds the model, which has 4 "
+           "blocks; blocks "
            "are counted from 0 to 3");
     expect(RULE(.selector = "linear", .blocks = "last 9", .use = "bf16"),
-           "r.lua:5: rules[1].blocks: 'last 9' exceeds the model, which has 4 blocks; blocks "
+           "r.lua:5: precision.rules[1].blocks: 'last 9' exceeds the model, which has 4 "
+           "blocks; blocks "
            "are counted from 0 to 3");
-    expect(
-        RULE(.selector = "linear", .blocks = "range 2 4", .use = "bf16"),
-        "r.lua:5: rules[1].blocks: 'range 2 4' exceeds the model, which has 4 blocks; blocks "
-        "are counted from 0 to 3");
+    expect(RULE(.selector = "linear", .blocks = "range 2 4", .use = "bf16"),
+           "r.lua:5: precision.rules[1].blocks: 'range 2 4' exceeds the model, which has 4 "
+           "blocks; blocks "
+           "are counted from 0 to 3");
     expect(RULE(.selector = "linear", .blocks = "only 1 4", .use = "bf16"),
-           "r.lua:5: rules[1].blocks: 'only 1 4' exceeds the model, which has 4 blocks; blocks "
+           "r.lua:5: precision.rules[1].blocks: 'only 1 4' exceeds the model, which has 4 "
+           "blocks; blocks "
            "are counted from 0 to 3");
 }
 
@@ -78,15 +84,17 @@ static void test_blocks_when_the_model_has_none_then_refused(void **state) {
     fixture_open(&f);
     fixture_rule(&f, 5, .selector = "linear", .blocks = "every 2", .use = "bf16");
     assert_int_equal(mpt_recipe_resolve(f.recipe, 0, f.layers, 1, 0, f.policies), MPT_INVALID);
-    assert_message(f.ctx, "r.lua:5: rules[1].blocks: 'every 2' exceeds the model, which has 0 "
-                          "blocks; leave blocks out, and select by kind or path");
+    assert_message(
+        f.ctx, "r.lua:5: precision.rules[1].blocks: 'every 2' exceeds the model, which has 0 "
+               "blocks; leave blocks out, and select by kind or path");
     fixture_close(&f);
 }
 
 static void test_blocks_when_the_layer_lies_outside_then_refused(void **state) {
     (void)state;
     expect(RULE(.selector = "head", .blocks = "last 1", .use = "bf16"),
-           "r.lua:5: rules[1]: matches no layer in these blocks; 'head' lies in other blocks, "
+           "r.lua:5: precision.rules[1]: matches no layer in these blocks; 'head' lies in "
+           "other blocks, "
            "or outside of all");
 }
 
@@ -97,10 +105,11 @@ static void test_blocks_when_first_and_last_overlap_then_refused(void **state) {
     fixture_rule(&f, 4, .selector = "linear", .blocks = "first 3", .use = "bf16");
     fixture_rule(&f, 5, .selector = "linear", .blocks = "last 2", .use = "bf16");
     assert_int_equal(fixture_try_resolve(&f, 0), MPT_INVALID);
-    assert_message(f.ctx,
-                   "r.lua:5: rules[1].blocks and rules[2].blocks: the first 3 and the "
-                   "last 2 of 4 blocks overlap; make them smaller, or leave blocks out to "
-                   "speak of all");
+    assert_message(
+        f.ctx,
+        "r.lua:5: precision.rules[1].blocks and precision.rules[2].blocks: the first 3 and the "
+        "last 2 of 4 blocks overlap; make them smaller, or leave blocks out to "
+        "speak of all");
     fixture_close(&f);
 }
 
@@ -121,13 +130,16 @@ static void test_use_when_a_norm_should_quantize_then_refused(void **state) {
     (void)state;
     const mpt_set words[] = {{"weight", "bf16"}};
     expect(RULE(.selector = "norm", .use = "nvfp4"),
-           "r.lua:5: rules[1].use: norm layers cannot compute in nvfp4; use fp32, bf16 or fp16 "
+           "r.lua:5: precision.rules[1].use: norm layers cannot compute in nvfp4; use fp32, "
+           "bf16 or fp16 "
            "for them");
     expect(RULE(.selector = "attention", .words = words, .n_words = 1),
-           "r.lua:5: rules[1].use: attention layers have no gemm whose operands could differ; "
+           "r.lua:5: precision.rules[1].use: attention layers have no gemm whose operands "
+           "could differ; "
            "use fp32, bf16 or fp16 for them");
     expect(RULE(.selector = "norm", .gemms = "fprop", .use = "fp32"),
-           "r.lua:5: rules[1].gemms: norm layers have no gemm whose operands could differ; use "
+           "r.lua:5: precision.rules[1].gemms: norm layers have no gemm whose operands could "
+           "differ; use "
            "fp32, bf16 or fp16 for them");
 }
 
@@ -167,21 +179,24 @@ static void test_hadamard_when_the_weight_is_square_then_refused(void **state) {
 static void test_quantizer_when_fields_do_not_go_together_then_refused(void **state) {
     (void)state;
     expect(RULE(.selector = "linear", .use = "e4m3 block=1x16"),
-           "r.lua:5: rules[1].use.block: e4m3 does not go with it; e4m3 has one current fp32 "
+           "r.lua:5: precision.rules[1].use.block: e4m3 does not go with it; e4m3 has one "
+           "current fp32 "
            "scale a tensor: block = \"tensor\", no outer scale");
-    expect(
-        RULE(.selector = "linear", .use = "nvfp4 block=tensor"),
-        "r.lua:5: rules[1].use.block: nvfp4 does not go with it; nvfp4 has blocks of {1, 16} "
-        "or {16, 16}, e4m3 scales and outer = \"tensor\"");
-    expect(
-        RULE(.selector = "linear", .use = "nvfp4 outer=none"),
-        "r.lua:5: rules[1].use.outer: nvfp4 does not go with it; nvfp4 has blocks of {1, 16} "
-        "or {16, 16}, e4m3 scales and outer = \"tensor\"");
+    expect(RULE(.selector = "linear", .use = "nvfp4 block=tensor"),
+           "r.lua:5: precision.rules[1].use.block: nvfp4 does not go with it; nvfp4 has blocks "
+           "of {1, 16} "
+           "or {16, 16}, e4m3 scales and outer = \"tensor\"");
+    expect(RULE(.selector = "linear", .use = "nvfp4 outer=none"),
+           "r.lua:5: precision.rules[1].use.outer: nvfp4 does not go with it; nvfp4 has blocks "
+           "of {1, 16} "
+           "or {16, 16}, e4m3 scales and outer = \"tensor\"");
     expect(RULE(.selector = "linear", .use = "bf16 rounding=stochastic"),
-           "r.lua:5: rules[1].use.rounding: bf16 has no rounding; bf16 holds values as they "
+           "r.lua:5: precision.rules[1].use.rounding: bf16 has no rounding; bf16 holds values "
+           "as they "
            "are; take e4m3, e5m2 or nvfp4 to quantize");
     expect(RULE(.selector = "linear", .use = "fp16 hadamard.size=16"),
-           "r.lua:5: rules[1].use.hadamard: fp16 has no hadamard; fp16 holds values as they "
+           "r.lua:5: precision.rules[1].use.hadamard: fp16 has no hadamard; fp16 holds values "
+           "as they "
            "are; take e4m3, e5m2 or nvfp4 to quantize");
 }
 
