@@ -18,71 +18,151 @@ static size_t align_up(size_t bytes) {
 
 /* ---- the planner ---- */
 
-/* Largest first; where sizes are equal the one that starts first, so that the plan depends on
- * nothing but the lives. */
-static int by_size(const void *a, const void *b) {
+/* A stretch of the block that no life holds now. */
+typedef struct gap {
+    size_t offset, end;
+} gap;
+
+/* The block as it is at one step: gaps in order of offset, none touching another, and `top`,
+ * behind which nothing is held. */
+typedef struct block {
+    gap *gaps; /* room for one more than there are lives */
+    int n;
+    size_t top;
+} block;
+
+/* By start; of those that start together the largest first, so that the plan depends on nothing
+ * but the lives. */
+static int by_first(const void *a, const void *b) {
     const mpt_lifetime *x = *(mpt_lifetime *const *)a, *y = *(mpt_lifetime *const *)b;
-    if (x->bytes != y->bytes)
-        return x->bytes < y->bytes ? 1 : -1;
     if (x->first != y->first)
         return x->first < y->first ? -1 : 1;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
     return x < y ? -1 : x > y;
 }
 
-/* The smallest gap between the placed lives that overlap `life` in time and that it fits in;
- * behind all of them where there is none. `placed` stands in order of offset. */
-static size_t best_gap(mpt_lifetime *const *placed, int n, const mpt_lifetime *life) {
-    size_t end = 0, best = SIZE_MAX, best_room = SIZE_MAX, need = align_up(life->bytes);
-    for (int i = 0; i < n; i++) {
-        const mpt_lifetime *other = placed[i];
-        if (other->last < life->first || life->last < other->first)
-            continue;
-        if (other->offset > end && other->offset - end >= need &&
-            other->offset - end < best_room) {
-            best_room = other->offset - end;
-            best = end;
-        }
-        size_t other_end = mpt_size_add(other->offset, align_up(other->bytes));
-        if (other_end > end)
-            end = other_end;
-    }
-    return best == SIZE_MAX ? end : best;
+static int by_last(const void *a, const void *b) {
+    const mpt_lifetime *x = *(mpt_lifetime *const *)a, *y = *(mpt_lifetime *const *)b;
+    if (x->last != y->last)
+        return x->last < y->last ? -1 : 1;
+    return x < y ? -1 : x > y;
 }
 
-/* Keeps `placed` in order of offset. */
-static void insert(mpt_lifetime **placed, int n, mpt_lifetime *life) {
-    int low = 0, high = n;
+static size_t end_of(const mpt_lifetime *life) {
+    return mpt_size_add(life->offset, align_up(life->bytes));
+}
+
+/* Puts a life into the smallest gap that it fits in, or on top of all that is held. */
+static void hold(block *b, mpt_lifetime *life) {
+    size_t need = align_up(life->bytes), room = SIZE_MAX;
+    int best = -1;
+    for (int i = 0; i < b->n; i++) {
+        size_t here = b->gaps[i].end - b->gaps[i].offset;
+        if (here >= need && here < room) {
+            room = here;
+            best = i;
+        }
+    }
+    if (best < 0) {
+        life->offset = b->top;
+        b->top = end_of(life);
+        return;
+    }
+    life->offset = b->gaps[best].offset;
+    b->gaps[best].offset += need;
+    if (room == need) {
+        b->n--;
+        memmove(b->gaps + best, b->gaps + best + 1, (size_t)(b->n - best) * sizeof(gap));
+    }
+}
+
+/* Gives a life's place back, joined with the gaps beside it. */
+static void release(block *b, const mpt_lifetime *life) {
+    gap freed = {life->offset, end_of(life)};
+    int low = 0, high = b->n;
     while (low < high) {
         int middle = low + (high - low) / 2;
-        if (placed[middle]->offset <= life->offset)
+        if (b->gaps[middle].offset < freed.offset)
             low = middle + 1;
         else
             high = middle;
     }
-    memmove(placed + low + 1, placed + low, (size_t)(n - low) * sizeof(mpt_lifetime *));
-    placed[low] = life;
+    int from = low, to = low; /* the gaps that go up in the freed one */
+    if (from > 0 && b->gaps[from - 1].end == freed.offset)
+        freed.offset = b->gaps[--from].offset;
+    if (to < b->n && b->gaps[to].offset == freed.end)
+        freed.end = b->gaps[to++].end;
+    int kept = freed.end == b->top ? 0 : 1;
+    if (!kept)
+        b->top = freed.offset;
+    memmove(b->gaps + from + kept, b->gaps + to, (size_t)(b->n - to) * sizeof(gap));
+    if (kept)
+        b->gaps[from] = freed;
+    b->n += kept - (to - from);
 }
 
+/* What one plan needs besides the lives. */
+typedef struct planner {
+    mpt_lifetime *lives;
+    int n;
+    mpt_lifetime **starts, **ends; /* the lives in order of first and of last */
+    gap *gaps;
+} planner;
+
+/* Goes through the lives by their start, with the block as it is then: so two that live at one
+ * step can never share a byte, and the work grows with the lives and the few gaps between them,
+ * not with their square. Gives the bytes needed. */
+static size_t sweep(const planner *p) {
+    size_t peak = 0, n = (size_t)p->n;
+    block b = {p->gaps, 0, 0};
+    for (int i = 0; i < p->n; i++)
+        p->starts[i] = p->ends[i] = &p->lives[i];
+    qsort(p->starts, n, sizeof *p->starts, by_first);
+    qsort(p->ends, n, sizeof *p->ends, by_last);
+    for (int i = 0, ended = 0; i < p->n; i++) {
+        for (; ended < p->n && p->ends[ended]->last < p->starts[i]->first; ended++)
+            release(&b, p->ends[ended]);
+        hold(&b, p->starts[i]);
+        if (b.top > peak)
+            peak = b.top;
+    }
+    return peak;
+}
+
+/* Turns time round. */
+static void mirror(mpt_lifetime *lives, int n) {
+    for (int i = 0; i < n; i++) {
+        int32_t first = lives[i].first;
+        lives[i].first = -lives[i].last;
+        lives[i].last = -first;
+    }
+}
+
+/* Sweeps in both directions of time, as either can pack better, and keeps the smaller block. */
 mpt_status mpt_memplan(mpt_ctx *ctx, mpt_lifetime *lives, int n, size_t *out_bytes) {
     *out_bytes = 0;
     if (n == 0)
         return MPT_OK;
-    size_t bytes = mpt_size_mul((size_t)n, 2 * sizeof(mpt_lifetime *));
-    mpt_lifetime **order = mpt_alloc(ctx, bytes);
-    if (!order)
+    size_t count = (size_t)n;
+    size_t bytes =
+        mpt_size_mul(count + 1, sizeof(gap) + 2 * sizeof(mpt_lifetime *) + sizeof(size_t));
+    gap *gaps = mpt_alloc(ctx, bytes);
+    if (!gaps)
         return mpt_fail_memory(ctx, bytes);
-    mpt_lifetime **placed = order + n;
+    size_t *offsets = (size_t *)(gaps + count + 1);
+    mpt_lifetime **order = (mpt_lifetime **)(offsets + count);
+    planner p = {lives, n, order, order + count, gaps};
+    size_t forward = sweep(&p);
     for (int i = 0; i < n; i++)
-        order[i] = &lives[i];
-    qsort(order, (size_t)n, sizeof *order, by_size);
-    for (int i = 0; i < n; i++) {
-        order[i]->offset = best_gap(placed, i, order[i]);
-        insert(placed, i, order[i]);
-        size_t end = mpt_size_add(order[i]->offset, align_up(order[i]->bytes));
-        if (end > *out_bytes)
-            *out_bytes = end;
-    }
-    mpt_free(ctx, order);
+        offsets[i] = lives[i].offset;
+    mirror(lives, n);
+    size_t backward = sweep(&p);
+    mirror(lives, n);
+    for (int i = 0; forward <= backward && i < n; i++)
+        lives[i].offset = offsets[i];
+    *out_bytes = forward <= backward ? forward : backward;
+    mpt_free(ctx, gaps);
     return MPT_OK;
 }
 

@@ -157,7 +157,30 @@ static void test_plan_when_memory_is_asked_for_then_it_is_given_back(void **stat
     mpt_ctx_destroy(ctx);
 }
 
+/* A deep model: what forward keeps, backward gives back, with short lives between. A planner
+ * that compares all pairs takes minutes here, and ctest ends it. */
+static void test_plan_when_there_are_very_many_lives_then_still_quick_and_tight(void **state) {
+    (void)state;
+    enum { LAYERS = 100000, LIVES = 4 * LAYERS };
+    mpt_ctx *ctx = mpt_test_ctx();
+    mpt_lifetime *lives = mpt_alloc(ctx, LIVES * sizeof *lives);
+    size_t peak;
+    assert_non_null(lives);
+    for (int32_t i = 0; i < LAYERS; i++) {
+        int32_t forward = 2 * i, backward = 4 * LAYERS - 2 * i;
+        lives[4 * i] = (mpt_lifetime){forward, backward, 640, 0};
+        lives[4 * i + 1] = (mpt_lifetime){forward, backward - 1, 64, 0};
+        lives[4 * i + 2] = (mpt_lifetime){forward, forward + 1, 1280, 0};
+        lives[4 * i + 3] = (mpt_lifetime){backward, backward + 1, 1280, 0};
+    }
+    assert_mpt_ok(ctx, mpt_memplan(ctx, lives, LIVES, &peak));
+    assert_true(peak <= LAYERS * (size_t)704 + 4 * 1280);
+    mpt_free(ctx, lives);
+    mpt_ctx_destroy(ctx);
+}
+
 static const struct CMUnitTest cases[] = {
+    cmocka_unit_test(test_plan_when_there_are_very_many_lives_then_still_quick_and_tight),
     cmocka_unit_test(test_plan_when_nothing_lives_then_no_bytes),
     cmocka_unit_test(test_plan_when_lives_follow_each_other_then_one_place),
     cmocka_unit_test(test_plan_when_one_ends_where_another_begins_then_they_are_apart),
