@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "io/file.h"
+#include "lua/bind/source.h"
 
 enum { PATH_BYTES = 1024 };
 
@@ -65,6 +66,15 @@ mpt_status mpt_chunk_read(mpt_sandbox *box, const char *file, const char *path,
     return status;
 }
 
+static void fail_depth(lua_State *L, const mpt_lua_chunk *chunk) {
+    mpt_ctx *ctx = mpt_sandbox_of(L)->ctx;
+    mpt_where where = {chunk->file, mpt_source_deepest(chunk->text, chunk->length)};
+    mpt_status status =
+        MPT_FAIL(ctx, MPT_INVALID, where, "brackets, blocks or operators nest too deep");
+    mpt_hint(ctx, "give inner parts a name of their own: local part = ...");
+    mpt_sandbox_check(L, status);
+}
+
 void mpt_chunk_run(lua_State *L, const mpt_lua_chunk *chunk) {
     static const char mark[] = "\xef\xbb\xbf"; /* what some editors put before UTF-8 */
     size_t skip = strncmp(chunk->text, mark, 3) == 0 ? 3 : 0;
@@ -72,6 +82,8 @@ void mpt_chunk_run(lua_State *L, const mpt_lua_chunk *chunk) {
     int rc = luaL_loadbufferx(L, chunk->text + skip, chunk->length - skip, chunk->source, "t");
     if (rc == LUA_ERRMEM)
         mpt_sandbox_uncaught(L, rc);
+    if (rc != LUA_OK && strcmp(lua_tostring(L, -1), "C stack overflow") == 0)
+        fail_depth(L, chunk);
     if (rc != LUA_OK)
         lua_error(L);
     lua_call(L, 0, 1);

@@ -24,6 +24,8 @@ typedef union any_struct {
     double number;
 } any_struct;
 
+static const char one_line[] = "write one line of plain text";
+
 /* ---- paths and failures ---- */
 
 mpt_convert_path mpt_convert_key(const char *path, const char *key) {
@@ -134,6 +136,9 @@ static void set_plain(lua_State *L, const mpt_filler *f, const char *name, int k
     mpt_setting setting;
     if (mpt_lua_value_of_kind(L, -1, MPT_LUA_TABLE) && mpt_lua_value_length(L, -1) > 0)
         (void)mpt_convert_list(L, -1, mpt_convert_key(f->path, name).text);
+    if (lua_type(L, -1) == LUA_TSTRING && !mpt_lua_is_plain(L, -1))
+        mpt_convert_fail(L, f->value, key, one_line, "%s: the text has a control character",
+                         mpt_convert_key(f->path, name).text);
     if (!read_setting(L, -1, &setting))
         fail_plain(L, f, name, key);
     mpt_status status =
@@ -304,6 +309,11 @@ static void put_phase(lua_State *L, mpt_recipe *recipe, int list, int key, const
         lua_pushinteger(L, 1);
         mpt_convert_fail(L, phase, lua_gettop(L), "write phase { \"name\", from = 0.8 }",
                          "%s: the phase has no name", path);
+    }
+    if (!mpt_lua_is_plain(L, -1)) {
+        lua_pushinteger(L, 1);
+        mpt_convert_fail(L, phase, lua_gettop(L), one_line,
+                         "%s: the phase's name has a control character", path);
     }
     mpt_phase *made = mpt_recipe_append_phase(recipe, lua_tostring(L, -1));
     if (!made)

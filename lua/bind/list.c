@@ -6,6 +6,15 @@
 
 #include "lua/bind/library.h"
 
+bool mpt_lua_is_plain(lua_State *L, int index) {
+    size_t n;
+    const char *text = lua_tolstring(L, index, &n);
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
+            return false;
+    return true;
+}
+
 bool mpt_lua_list_stray(lua_State *L, int list) {
     list = lua_absindex(L, list);
     luaL_checkstack(L, 8, "tables nest too deep");

@@ -49,6 +49,9 @@ static void check_model(lua_State *L, int model) {
     const mpt_lua_value *value = mpt_lua_value_at(L, model);
     if (mpt_lua_value_get(L, model, "name") != LUA_TSTRING)
         fail_at(L, value->where, "write name = \"gpt2\"", "model.name: missing");
+    if (!mpt_lua_is_plain(L, -1))
+        fail_at(L, value->where, "write one line of plain text",
+                "model.name: the text has a control character");
     mpt_lua_value_get(L, model, "sizes");
     if (!mpt_lua_value_of_kind(L, -1, MPT_LUA_TABLE))
         fail_at(L, value->where, "write sizes = { tiny = { ... } }", "model.sizes: missing");

@@ -276,6 +276,9 @@ static void read_position(lua_State *L, nn_call *call) {
     mpt_nn_args *args = &call->args;
     const tensor *t = luaL_testudata(L, -1, tensor_name);
     if (lua_type(L, -1) == LUA_TSTRING && !args->name && args->n_in == 0) {
+        if (!mpt_lua_is_plain(L, -1))
+            fail_call(L, call, NULL, "write one line of plain text", "%s",
+                      "the name has a control character");
         args->name = lua_tostring(L, -1);
         return;
     }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPEN_MAX = 64 };
+enum { OPEN_MAX = 64, LUA_DEPTH = 190 /* where Lua's reader gives up */ };
 
 typedef enum token_kind { END, NAME, STRING, NUMBER, MARK } token_kind;
 
@@ -254,6 +254,19 @@ static void track_brackets(open_brackets *open, token t, token callee) {
     } else if (strchr(")}]", t.mark) && open->n > 0) {
         open->n--;
     }
+}
+
+int mpt_source_deepest(const char *text, size_t length) {
+    lexer lx = {text, text + length, 1};
+    int depth = 0, deepest = 0, line = 0;
+    for (token t = next_token(&lx); t.kind != END; t = next_token(&lx)) {
+        depth += depth_change(t);
+        if (depth > deepest && depth <= LUA_DEPTH) {
+            deepest = depth;
+            line = t.line;
+        }
+    }
+    return deepest > LUA_DEPTH / 2 ? line : 0;
 }
 
 int mpt_source_line(const char *text, size_t length, int line, const char *word,

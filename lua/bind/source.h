@@ -21,4 +21,8 @@ typedef struct mpt_source_key {
 int mpt_source_line(const char *text, size_t length, int line, const char *word,
                     const mpt_source_key *path, int n_path);
 
+/* The line where brackets and blocks are first as deep as Lua's reader goes, or 0 where they
+ * never come near it: Lua itself names no line then. */
+int mpt_source_deepest(const char *text, size_t length);
+
 #endif

@@ -70,6 +70,9 @@ void mpt_value_open(lua_State *L);
 /* Adds the words to the table of globals on the top (words.c). */
 void mpt_words_open(lua_State *L);
 
+/* Whether the text at `index` has no control character, so that it can stand in one line. */
+bool mpt_lua_is_plain(lua_State *L, int index);
+
 /* How the word is written whose function stands at `index`, or NULL: adamw without its { }. */
 const char *mpt_word_example(lua_State *L, int index);
 

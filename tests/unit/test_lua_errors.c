@@ -122,6 +122,42 @@ static void test_text_when_it_begins_with_a_byte_order_mark_then_it_is_skipped(v
     mpt_lua_finish(ctx, r);
 }
 
+static void test_text_when_it_has_a_control_character_then_it_is_refused(void **state) {
+    (void)state;
+    mpt_lua_refuse_fields(
+        "phases = { phase {\n 'a\\nb' } }",
+        "r.lua:6: phases[1]: the phase's name has a control character; write one "
+        "line of plain text");
+    mpt_lua_refuse_fields("name = 'a\\27[31m'",
+                          "r.lua:5: name: the text has a control character; write one line of "
+                          "plain text");
+    mpt_lua_refuse_fields(
+        "data = text 'a\\0b'",
+        "r.lua:5: data.path: the text has a control character; write one line of "
+        "plain text");
+    mpt_lua_refuse(
+        "local m = model { name = 'a\\r', sizes = { s = {} }, graph = print }\n"
+        "return recipe { model = m 's' }",
+        "r.lua:1: model.name: the text has a control character; write one line of plain "
+        "text");
+    mpt_lua_refuse("error('a\\27[31m\\n', 0)", "r.lua: a\\x1b[31m\\x0a");
+}
+
+static void test_text_when_it_nests_too_deep_then_its_line_is_named(void **state) {
+    (void)state;
+    char text[1024] = "local a = 1\nlocal x = ";
+    size_t n = strlen(text);
+    memset(text + n, '{', 300);
+    memset(text + n + 300, '}', 300);
+    text[n + 600] = 0;
+    static const char message[] =
+        "r.lua:2: brackets, blocks or operators nest too deep; give inner "
+        "parts a name of their own: local part = ...";
+    mpt_lua_refuse(text, message);
+    memset(text + n, '(', 300);
+    mpt_lua_refuse(text, message);
+}
+
 static void test_name_when_unknown_then_a_near_one_is_suggested(void **state) {
     (void)state;
     mpt_lua_refuse("\nreturn recipe { model = nvpf4 }",
@@ -224,6 +260,8 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_rule_when_incomplete_then_it_is_refused),
     cmocka_unit_test(test_list_when_it_has_a_hole_then_it_is_refused),
     cmocka_unit_test(test_text_when_it_begins_with_a_byte_order_mark_then_it_is_skipped),
+    cmocka_unit_test(test_text_when_it_has_a_control_character_then_it_is_refused),
+    cmocka_unit_test(test_text_when_it_nests_too_deep_then_its_line_is_named),
     cmocka_unit_test(test_name_when_unknown_then_a_near_one_is_suggested),
     cmocka_unit_test(test_word_when_misused_then_an_example_is_shown),
     cmocka_unit_test(test_model_when_missing_or_wrong_then_it_is_refused),
