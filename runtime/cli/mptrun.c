@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/options.h"
@@ -150,6 +151,15 @@ static mpt_exit call(mpt_ctx *ctx, const mpt_options *options, mpt_progress *pro
     }
 }
 
+static void note_threads(const mpt_options *options) {
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (cores > 0 && options->threads > cores)
+        fprintf(stderr,
+                "mptrun: --threads %d is more than this machine's %ld cores: expect it to be "
+                "slower than %ld\n",
+                options->threads, cores, cores);
+}
+
 static mpt_exit run_command(const mpt_options *options) {
     mpt_ctx_options context = MPT_CTX_OPTIONS_INIT;
     mpt_ctx *ctx = NULL;
@@ -162,6 +172,7 @@ static mpt_exit run_command(const mpt_options *options) {
         mpt_options_help(stdout, options->topic);
         return MPT_EXIT_DONE;
     }
+    note_threads(options);
     context.log = log_line;
     context.log_ud = &progress;
     if (mpt_ctx_create(&context, &ctx) != MPT_OK) {

@@ -222,11 +222,37 @@ static int stage_index(const char *name) {
     return i;
 }
 
+/* --version and the lists take nothing beside them, which they would ignore. */
+static mpt_exit check_alone(const bool *given, int alone, char **words, int n_words) {
+    const char *name = mpt_option_rows[alone].name;
+    if (n_words > 0) {
+        fprintf(stderr, "mptrun: --%s stands alone, and takes no '%s'; see mptrun --help\n",
+                name, words[0]);
+        return MPT_EXIT_USAGE;
+    }
+    for (int i = 0; i < mpt_n_option_rows; i++) {
+        if (given[i] && i != alone) {
+            fprintf(stderr, "mptrun: --%s stands alone, and takes no --%s; see mptrun --help\n",
+                    name, mpt_option_rows[i].name);
+            return MPT_EXIT_USAGE;
+        }
+    }
+    return MPT_EXIT_DONE;
+}
+
+/* The row of the option that was given and stands instead of a command, --help excepted, which
+ * may stand with a command; -1 where there is none. */
+static int find_alone(const mpt_options *options, const bool *given) {
+    for (int i = 0; i < mpt_n_option_rows && !options->help; i++)
+        if (given[i] && mpt_option_rows[i].commands == 0)
+            return i;
+    return -1;
+}
+
 /* Whether the command has the recipes it needs and takes all the options that were given. */
 static mpt_exit check_fit(const mpt_options *options, const bool *given) {
     const mpt_command_row *command = &mpt_command_rows[options->command];
-    if (options->help || options->version || options->list_ops || options->list_formats ||
-        options->command == MPT_COMMAND_HELP)
+    if (options->help || options->command == MPT_COMMAND_HELP)
         return MPT_EXIT_DONE;
     for (int i = 0; i < mpt_n_option_rows; i++) {
         if (given[i] && !(mpt_option_rows[i].commands & (1u << options->command))) {
@@ -281,8 +307,14 @@ mpt_exit mpt_options_parse(mpt_options *options, int argc, char **argv) {
         if (taken != MPT_EXIT_DONE)
             return taken;
     }
-    if (options->help_recipe)
-        return take_word(options, argc - optind, argv + optind);
+    int alone = find_alone(options, given), n_words = argc - optind;
+    if (alone >= 0) {
+        mpt_exit fits =
+            check_alone(given, alone, argv + optind, options->help_recipe ? 0 : n_words);
+        return fits == MPT_EXIT_DONE && options->help_recipe
+                   ? take_word(options, n_words, argv + optind)
+                   : fits;
+    }
     mpt_exit words = take_words(options, argc - optind, argv + optind);
     return words != MPT_EXIT_DONE ? words : check_fit(options, given);
 }

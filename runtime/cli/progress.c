@@ -90,6 +90,18 @@ void mpt_progress_step(mpt_progress *progress, const mpt_step_result *step, doub
     progress->shown = now;
 }
 
+void mpt_progress_validating(mpt_progress *progress, int64_t done) {
+    char line[LINE_MAX_TEXT];
+    int length = snprintf(line, sizeof line, "step %lld/%lld  validating", (long long)done,
+                          (long long)progress->steps);
+    if (progress->quiet)
+        return;
+    if (progress->live)
+        draw(progress, line, length);
+    else if (done >= progress->steps)
+        fprintf(stderr, "%s\n", line);
+}
+
 void mpt_progress_note(mpt_progress *progress, const char *fmt, ...) {
     va_list args;
     clear_line(progress);

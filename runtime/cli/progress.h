@@ -23,6 +23,10 @@ void mpt_progress_begin(mpt_progress *progress, const mpt_program_info *info, bo
 void mpt_progress_step(mpt_progress *progress, const mpt_step_result *step, double seconds,
                        double now);
 
+/* A validation begins after `done` steps: it may last, so the line must not look stuck. A plain
+ * line is printed before the last validation only, the others end in a note. */
+void mpt_progress_validating(mpt_progress *progress, int64_t done);
+
 /* One line of its own on stderr. */
 void mpt_progress_note(mpt_progress *progress, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

@@ -153,6 +153,7 @@ static mpt_status evaluate_between(run *r) {
     if (r->info.eval_every <= 0 || done % r->info.eval_every != 0 ||
         mpt_trainer_done(r->trainer))
         return MPT_OK;
+    mpt_progress_validating(r->progress, done);
     mpt_status status = mpt_trainer_eval(r->trainer, r->info.eval_batches, &loss);
     if (status == MPT_OK && !r->options->quiet)
         mpt_progress_note(r->progress, "step %lld: validation loss %.4f", (long long)done,
@@ -170,8 +171,8 @@ static mpt_status one_step(run *r) {
     double now = mpt_cli_seconds();
     r->n_done++;
     if (phase && strcmp(phase, r->last.phase) != 0 && !r->options->quiet)
-        mpt_progress_note(r->progress, "step %lld: phase '%s' begins", (long long)r->last.step,
-                          r->last.phase);
+        mpt_progress_note(r->progress, "step %lld: phase '%s' begins",
+                          (long long)r->last.step + 1, r->last.phase);
     mpt_progress_step(r->progress, &r->last, now - start, now);
     if (!mpt_folder_timing(&r->folder, r->last.step, now - start, tokens))
         return MPT_IO;
@@ -218,8 +219,11 @@ static mpt_status finish(run *r) {
     double loss = 0;
     double seconds = mpt_cli_seconds() - r->began;
     mpt_status status = MPT_OK;
-    if (mpt_trainer_done(r->trainer))
+    if (mpt_trainer_done(r->trainer)) {
+        mpt_progress_validating(r->progress, r->info.steps);
         status = mpt_trainer_eval(r->trainer, 0, &loss);
+        mpt_progress_end(r->progress);
+    }
     if (status == MPT_OK)
         status = mpt_trainer_finish(r->trainer);
     if (status != MPT_OK)

@@ -19,6 +19,20 @@ done
 tail -n 1 one/metrics.jsonl | grep -q '"event":"done"' || wrong "metrics do not end with done"
 grep -q -- '--set train.seed=5' one/recipe.lua || wrong "recipe.lua does not tell the --set"
 
+tail -n 1 err | grep -qx 'step 3/3  validating' || wrong "the last validation is not announced"
+
+# A note counts steps as the line of progress does.
+sed 's/  train =/  phases = { phase { "a" }, phase { "b", from = 2 } },\n  train =/' small.lua >two.lua
+try two.lua --out phases
+want_status 0
+grep -A 1 "^step 3: phase 'b' begins$" err | tail -n 1 | grep -q '^step 3/3  loss ' ||
+    wrong "phase b does not begin with the step that is shown"
+
+# More threads than cores are taken, with a word about it.
+try small.lua --until=plan --threads $(($(getconf _NPROCESSORS_ONLN) + 1))
+want_status 0
+want_err "^mptrun: --threads [0-9]+ is more than this machine's [0-9]+ cores"
+
 # The same again gives the same bytes.
 try small.lua --seed 5 --out two --quiet
 want_status 0

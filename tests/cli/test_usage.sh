@@ -107,6 +107,18 @@ want_no_out
 try --help-recipe rounding block
 want_status 2
 want_err "takes one word, and 'block' is a second one"
+try --json --help-recipe
+want_status 2
+want_err "--help-recipe stands alone, and takes no --json"
+for alone in version list-ops list-formats; do
+    try --$alone extra.lua
+    want_status 2
+    want_err "^mptrun: --$alone stands alone, and takes no 'extra.lua'; see mptrun --help$"
+    want_no_out
+    try --quiet --$alone
+    want_status 2
+    want_err "--$alone stands alone, and takes no --quiet"
+done
 if [ -e /dev/full ]; then
     tried='--list-ops >/dev/full'
     status=0
