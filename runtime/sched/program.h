@@ -81,8 +81,8 @@ mpt_status mpt_schedule_select(mpt_phase_program *program, const mpt_schedule_op
 mpt_status mpt_schedule_order(mpt_phase_program *program);
 mpt_status mpt_schedule_plan_memory(mpt_phase_program *program);
 
-/* The small pure planner under it: lifetimes in, offsets out, peak returned. Best fit over the
- * values in order of size; alignment 64. */
+/* The small pure planner under it: lifetimes in, offsets out, peak returned. Best fit in a
+ * sweep through time, forwards and backwards, the smaller of the two; alignment 64. */
 typedef struct mpt_lifetime {
     int32_t first, last;
     size_t bytes;
