@@ -5,6 +5,7 @@
 #include "train/data_source.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "io/file.h"
 #include "train/random.h"
@@ -92,7 +93,20 @@ static double unigram_entropy(const text *t) {
     return h;
 }
 
+/* "168,894" */
+static void with_commas(int64_t n, char out[32]) {
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%lld", (long long)n), used = 0;
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0)
+            out[used++] = ',';
+        out[used++] = digits[i];
+    }
+    out[used] = 0;
+}
+
 mpt_status mpt_data_open_text(mpt_data *data, const char *path) {
+    char count[32];
     text *t = mpt_arena_alloc(&data->arena, sizeof *t);
     if (!t)
         return MPT_OUT_OF_MEMORY;
@@ -111,7 +125,7 @@ mpt_status mpt_data_open_text(mpt_data *data, const char *path) {
     t->n_validate = t->n / 10;
     data->vocab = BYTE_VALUES;
     data->unigram = unigram_entropy(t);
-    data->description =
-        mpt_arena_printf(&data->arena, "bytes of %s, %lld tokens", path, (long long)t->n);
+    with_commas(t->n, count);
+    data->description = mpt_arena_printf(&data->arena, "bytes of %s, %s tokens", path, count);
     return data->description ? MPT_OK : MPT_OUT_OF_MEMORY;
 }

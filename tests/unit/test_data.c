@@ -106,7 +106,7 @@ static void test_text_when_path_is_beside_the_recipe_then_found(void **s) {
     char recipe[128];
     snprintf(recipe, sizeof recipe, "%s/r.lua", p.folder);
     assert_mpt_ok(ctx, open_text(ctx, "text.txt", recipe, &data));
-    assert_non_null(strstr(mpt_data_describe(data), "text.txt, 1000 tokens"));
+    assert_non_null(strstr(mpt_data_describe(data), "text.txt, 1,000 tokens"));
     mpt_data_close(data);
     remove_file(&p);
     mpt_ctx_destroy(ctx);
