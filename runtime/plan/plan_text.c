@@ -157,7 +157,18 @@ static bool has_default(const mpt_field *field) {
            strncmp(field->by_default, "this or", 7) != 0;
 }
 
+/* The fields that nobody said of a record inside train, such as those of adamw. */
+static void add_defaults(mpt_words *text, const char *path, const mpt_record *record,
+                         uint64_t said) {
+    for (int i = 0; record && i < record->n_fields; i++)
+        if (!(said >> i & 1) && has_default(&record->fields[i]))
+            mpt_words_add(text, "%s%s.%s %s", text->len ? ", " : "", path,
+                          record->fields[i].name, record->fields[i].by_default);
+}
+
 static void print_defaults(const mpt_plan *plan, mpt_str *out) {
+    static const char *const optimizers[] = {"adamw", "sgd"};
+    static const char *const lrs[] = {"constant", "linear", "cosine", "wsd"};
     const mpt_program *p = plan->program;
     const mpt_recipe *recipe = p->recipe;
     const mpt_record *record = mpt_record_find("train");
@@ -165,6 +176,8 @@ static void print_defaults(const mpt_plan *plan, mpt_str *out) {
     mpt_words text = {.len = 0};
     if (!recipe->base_set)
         mpt_words_add(&text, "precision.base %s", mpt_dtype_name(recipe->base));
+    if (recipe->loss_scale == 0)
+        mpt_words_add(&text, "%sprecision.loss_scale none", text.len ? ", " : "");
     for (int i = 0; record && i < record->n_fields; i++) {
         const mpt_field *field = &record->fields[i];
         if (said >> i & 1 || !has_default(field))
@@ -175,6 +188,9 @@ static void print_defaults(const mpt_plan *plan, mpt_str *out) {
         else
             mpt_words_add(&text, "%s", field->by_default);
     }
+    add_defaults(&text, "train.optimizer", mpt_record_find(optimizers[p->train.optimizer.kind]),
+                 p->train.optimizer.set);
+    add_defaults(&text, "train.lr", mpt_record_find(lrs[p->train.lr.kind]), p->train.lr.set);
     mpt_str_append(out, "\n", 1);
     mpt_text_line(out, "filled in", text.len ? text.data : "nothing: the recipe says it all");
 }

@@ -87,12 +87,14 @@ typedef struct mpt_lr {
     double peak, final;
     mpt_span warmup; /* linear from 0 */
     mpt_span decay;  /* wsd: length of the last part, from peak to final */
+    uint64_t set;    /* bit i: field i of its record was said */
 } mpt_lr;
 
 typedef enum mpt_optimizer_kind { MPT_OPTIMIZER_ADAMW, MPT_OPTIMIZER_SGD } mpt_optimizer_kind;
 typedef struct mpt_optimizer {
     mpt_optimizer_kind kind;
     double beta1, beta2, eps, weight_decay, momentum;
+    uint64_t set; /* bit i: field i of its record was said */
 } mpt_optimizer;
 
 typedef enum mpt_decay { MPT_DECAY_MATRICES, MPT_DECAY_ALL } mpt_decay;

@@ -49,9 +49,12 @@ static void keep_common(const mpt_field *field, const void *old, void *member) {
     const mpt_record *now = mpt_field_record(field, member);
     for (int i = 0; i < now->n_fields; i++) {
         const mpt_field *inner = &now->fields[i];
-        if (mpt_record_lookup(before, inner->name))
-            memcpy((char *)member + inner->offset, (const char *)old + inner->offset,
-                   inner->bytes);
+        const mpt_field *was = mpt_record_lookup(before, inner->name);
+        if (!was)
+            continue;
+        memcpy((char *)member + inner->offset, (const char *)old + inner->offset, inner->bytes);
+        if (before->set_offset != SIZE_MAX && mpt_record_has(before, old, was))
+            mpt_record_mark(now, member, inner);
     }
 }
 

@@ -25,7 +25,7 @@ const mpt_record mpt_record_adamw = {"adamw",
                                      "Adam with decoupled weight decay.",
                                      adamw_fields,
                                      MPT_COUNT(adamw_fields),
-                                     SIZE_MAX,
+                                     offsetof(mpt_optimizer, set),
                                      sizeof(mpt_optimizer),
                                      MPT_OPTIMIZER_ADAMW};
 
@@ -34,9 +34,13 @@ static const mpt_field sgd_fields[] = {
      .by_default = "0", .doc = "Decay of the velocity; 0 keeps none.", .source = "PyTorch"},
     WEIGHT_DECAY_ROW("0"),
 };
-const mpt_record mpt_record_sgd = {
-    "sgd",    "Stochastic gradient descent.", sgd_fields,       MPT_COUNT(sgd_fields),
-    SIZE_MAX, sizeof(mpt_optimizer),          MPT_OPTIMIZER_SGD};
+const mpt_record mpt_record_sgd = {"sgd",
+                                   "Stochastic gradient descent.",
+                                   sgd_fields,
+                                   MPT_COUNT(sgd_fields),
+                                   offsetof(mpt_optimizer, set),
+                                   sizeof(mpt_optimizer),
+                                   MPT_OPTIMIZER_SGD};
 
 static const mpt_record *const optimizers[] = {&mpt_record_adamw, &mpt_record_sgd, NULL};
 
@@ -74,21 +78,34 @@ static const mpt_field wsd_fields[] = {
      .doc = "The last part of the run, from peak to final: as warmup.",
      .source = "arXiv 2405.18392"},
 };
-const mpt_record mpt_record_constant = {"constant",      "The peak, after warmup.",
-                                        constant_fields, MPT_COUNT(constant_fields),
-                                        SIZE_MAX,        sizeof(mpt_lr),
+const mpt_record mpt_record_constant = {"constant",
+                                        "The peak, after warmup.",
+                                        constant_fields,
+                                        MPT_COUNT(constant_fields),
+                                        offsetof(mpt_lr, set),
+                                        sizeof(mpt_lr),
                                         MPT_LR_CONSTANT};
-const mpt_record mpt_record_linear = {"linear",      "From the peak to final in a line.",
-                                      linear_fields, MPT_COUNT(linear_fields),
-                                      SIZE_MAX,      sizeof(mpt_lr),
+const mpt_record mpt_record_linear = {"linear",
+                                      "From the peak to final in a line.",
+                                      linear_fields,
+                                      MPT_COUNT(linear_fields),
+                                      offsetof(mpt_lr, set),
+                                      sizeof(mpt_lr),
                                       MPT_LR_LINEAR};
-const mpt_record mpt_record_cosine = {"cosine",      "From the peak to final in half a cosine.",
-                                      cosine_fields, MPT_COUNT(cosine_fields),
-                                      SIZE_MAX,      sizeof(mpt_lr),
+const mpt_record mpt_record_cosine = {"cosine",
+                                      "From the peak to final in half a cosine.",
+                                      cosine_fields,
+                                      MPT_COUNT(cosine_fields),
+                                      offsetof(mpt_lr, set),
+                                      sizeof(mpt_lr),
                                       MPT_LR_COSINE};
-const mpt_record mpt_record_wsd = {
-    "wsd",    "Warmup, stable, decay.", wsd_fields, MPT_COUNT(wsd_fields),
-    SIZE_MAX, sizeof(mpt_lr),           MPT_LR_WSD};
+const mpt_record mpt_record_wsd = {"wsd",
+                                   "Warmup, stable, decay.",
+                                   wsd_fields,
+                                   MPT_COUNT(wsd_fields),
+                                   offsetof(mpt_lr, set),
+                                   sizeof(mpt_lr),
+                                   MPT_LR_WSD};
 
 static const mpt_record *const lrs[] = {&mpt_record_constant, &mpt_record_linear,
                                         &mpt_record_cosine, &mpt_record_wsd, NULL};

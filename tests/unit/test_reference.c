@@ -220,6 +220,28 @@ static void test_defaults_when_a_recipe_says_nothing_then_they_hold(void **state
     mpt_lua_finish(ctx, r);
 }
 
+/* The plan tells which defaults hold, and of no field that was said, even as its default. */
+static void test_plan_when_fields_are_left_out_then_it_lists_them(void **state) {
+    (void)state;
+    mpt_ctx *ctx = mpt_test_ctx();
+    mpt_recipe *r = mpt_lua_load_fields(
+        ctx, "train = { steps = 9, batch = 2, sequence = 8, optimizer = adamw { eps = 1e-8 },\n"
+             "lr = wsd { peak = 1, decay = 0.2 } }");
+    mpt_program *program = NULL;
+    mpt_str out;
+    mpt_str_init(&out, ctx);
+    assert_mpt_ok(ctx, mpt_compile(r, NULL, &program));
+    assert_mpt_ok(ctx, mpt_program_print(program, MPT_PRINT_PLAN, NULL, keep, &out));
+    assert_non_null(strstr(out.data, "train.optimizer.betas 0.9,0.95"));
+    assert_non_null(strstr(out.data, "train.lr.final 0"));
+    assert_non_null(strstr(out.data, "precision.loss_scale none"));
+    assert_null(strstr(out.data, "train.optimizer.eps"));
+    assert_null(strstr(out.data, "train.lr.decay"));
+    mpt_str_deinit(&out);
+    mpt_program_destroy(program);
+    mpt_lua_finish(ctx, r);
+}
+
 static void test_rows_when_special_then_they_say_what_they_take(void **state) {
     (void)state;
     int n;
@@ -361,6 +383,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_word_when_any_of_the_schema_then_answered),
     cmocka_unit_test(test_defaults_when_claimed_then_the_field_takes_them),
     cmocka_unit_test(test_defaults_when_a_recipe_says_nothing_then_they_hold),
+    cmocka_unit_test(test_plan_when_fields_are_left_out_then_it_lists_them),
     cmocka_unit_test(test_rows_when_special_then_they_say_what_they_take),
     cmocka_unit_test(test_examples_when_put_into_a_recipe_then_they_load),
     cmocka_unit_test(test_texts_when_they_show_a_file_then_it_loads),
