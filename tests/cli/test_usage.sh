@@ -99,6 +99,7 @@ want_status 0
 "$MPTRUN" --help-recipe | diff - "$ROOT/recipes/README.md" || wrong 'recipes/README.md differs'
 try --help-recipe rounding
 want_status 0
+# shellcheck disable=SC2016 # the page quotes by backquotes
 want_out '^\| `rounding` \|'
 try --help-recipe roundng
 want_status 2
