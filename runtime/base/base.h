@@ -49,8 +49,8 @@ typedef struct mpt_where {
 #define MPT_NOWHERE ((mpt_where){NULL, 0})
 
 /* Sets the context's error and gives the code back: `return MPT_FAIL(ctx, MPT_INVALID, where,
- * "rules[2].use: no format '%s'", name);`. The text starts with the field path where there is
- * one; a way out follows by MPT_HINT. */
+ * "precision.rules[2].use: no format '%s'", name);`. The text starts with the field path where
+ * there is one; a way out follows by MPT_HINT. */
 #define MPT_FAIL(ctx, code, where, ...)                                                        \
     mpt_fail((ctx), (code), (where), __FILE__, __LINE__, __VA_ARGS__)
 mpt_status mpt_fail(mpt_ctx *ctx, mpt_status code, mpt_where where, const char *c_file,

@@ -126,7 +126,7 @@ mpt_status mpt_record_set_path(mpt_ctx *ctx, mpt_arena *arena, const mpt_record 
 void mpt_setting_parse(const mpt_field *field, const char *text, mpt_setting *out);
 
 /* Whether the fields of a quantizer go together; the one place that knows which combinations
- * the kernels have. `path` is the quantizer's ("rules[2].use.weight"). */
+ * the kernels have. `path` is the quantizer's ("precision.rules[2].use.weight"). */
 mpt_status mpt_quantizer_validate(mpt_ctx *ctx, const mpt_quantizer *q, const char *path,
                                   mpt_where where);
 

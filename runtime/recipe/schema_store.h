@@ -41,7 +41,7 @@ mpt_status mpt_schema_fail_word(mpt_ctx *ctx, const mpt_field *field, const char
 
 /* mpt_record_set_path where the object itself has a path, which messages put in front. */
 typedef struct mpt_text_setting {
-    const char *prefix; /* "rules[2].use", or "" */
+    const char *prefix; /* "precision.rules[2].use", or "" */
     const char *path;   /* from there on */
     const char *text;
     mpt_where where;
