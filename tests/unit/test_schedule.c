@@ -85,11 +85,12 @@ static void set_policy(mpt_policy *p, const mpt_layer *layer, const char *linear
 }
 
 static mpt_train some_training(void) {
-    return (mpt_train){.steps = 10,
-                       .batch = 2,
-                       .sequence = 16,
-                       .optimizer = {MPT_OPTIMIZER_ADAMW, 0.9, 0.95, 1e-8, 0.1, 0},
-                       .clip = 1.0};
+    return (mpt_train){
+        .steps = 10,
+        .batch = 2,
+        .sequence = 16,
+        .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1},
+        .clip = 1.0};
 }
 
 /* A whole graph after stage 5, its linear layers in the format of this name. */
