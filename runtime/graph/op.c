@@ -252,6 +252,19 @@ mpt_status mpt_op_append_grad(mpt_graph *graph, const mpt_node *forward, const m
     return MPT_OK;
 }
 
+mpt_status mpt_op_backward_weighted(mpt_graph *graph, int index, mpt_op grad_op,
+                                    const mpt_value_id *dy, mpt_value_id *dx) {
+    const mpt_node n = graph->nodes[index]; /* appending may move the list */
+    mpt_node grad = mpt_op_grad_node(&n, grad_op);
+    grad.in[0] = n.in[0];
+    grad.in[1] = n.in[1];
+    grad.in[2] = dy[0];
+    MPT_TRY(mpt_op_param_grad(graph, &n, 1, &grad.out[1]));
+    if (n.n_in > 2 && n.in[2] >= 0)
+        MPT_TRY(mpt_op_param_grad(graph, &n, 2, &grad.out[2]));
+    return mpt_op_append_grad(graph, &n, &grad, 1, (const int[]){0}, dx);
+}
+
 /* ---- cost ---- */
 
 static double value_bytes(const mpt_value *v) {

@@ -82,6 +82,11 @@ mpt_status mpt_op_name_grad(mpt_graph *graph, const mpt_node *node, int i,
 mpt_status mpt_op_append_grad(mpt_graph *graph, const mpt_node *forward, const mpt_node *grad,
                               int n, const int *to, mpt_value_id *dx);
 
+/* The backward rule of an op whose inputs are x, weight, [bias], the last two parameters: one
+ * node of op grad_op with inputs x, weight, dy and outputs dx, dweight, [dbias]. */
+mpt_status mpt_op_backward_weighted(mpt_graph *graph, int index, mpt_op grad_op,
+                                    const mpt_value_id *dy, mpt_value_id *dx);
+
 /* ---- cost ---- */
 
 /* Bytes of all inputs and outputs in their dtypes; what is added to counts twice. */

@@ -35,15 +35,7 @@ static mpt_status infer(mpt_graph *graph, mpt_node *node) {
 
 static mpt_status backward(mpt_graph *graph, int index, const mpt_value_id *dy,
                            mpt_value_id *dx) {
-    const mpt_node n = graph->nodes[index];
-    mpt_node grad = mpt_op_grad_node(&n, MPT_OP_conv1d_grad);
-    grad.in[0] = n.in[0];
-    grad.in[1] = n.in[1];
-    grad.in[2] = dy[0];
-    MPT_TRY(mpt_op_param_grad(graph, &n, 1, &grad.out[1]));
-    if (n.in[2] >= 0)
-        MPT_TRY(mpt_op_param_grad(graph, &n, 2, &grad.out[2]));
-    return mpt_op_append_grad(graph, &n, &grad, 1, (const int[]){0}, dx);
+    return mpt_op_backward_weighted(graph, index, MPT_OP_conv1d_grad, dy, dx);
 }
 
 static mpt_status grad_infer(mpt_graph *graph, mpt_node *node) {

@@ -8,6 +8,7 @@
 #include "models.h"
 #include "pipeline.h"
 #include "small_net.h"
+#include "writers.h"
 
 /* ---- recipes ---- */
 
@@ -292,15 +293,9 @@ test_compile_when_12b_then_all_of_it_is_planned_and_nothing_allocated(void **sta
 
 /* ---- texts ---- */
 
-static bool collect(void *ud, const char *text, size_t length) {
-    mpt_str *out = ud;
-    mpt_str_append(out, text, length);
-    return !out->failed;
-}
-
 static void print(const fixture *f, mpt_print what, const char *arg, mpt_str *out) {
     mpt_str_init(out, f->ctx);
-    assert_mpt_ok(f->ctx, mpt_program_print(f->program, what, arg, collect, out));
+    assert_mpt_ok(f->ctx, mpt_program_print(f->program, what, arg, keep, out));
     assert_true(out->len > 0);
 }
 
@@ -331,11 +326,11 @@ static void test_stage_when_misspelt_then_the_near_name_is_suggested(void **stat
     mpt_str text;
     setup(&f);
     mpt_str_init(&text, f.ctx);
-    assert_int_equal(mpt_program_print(f.program, MPT_PRINT_STAGE, "precice", collect, &text),
+    assert_int_equal(mpt_program_print(f.program, MPT_PRINT_STAGE, "precice", keep, &text),
                      MPT_INVALID);
     assert_string_equal(mpt_ctx_error(f.ctx)->message,
                         "no stage 'precice'; did you mean 'precise'?");
-    assert_int_equal(mpt_program_print(f.program, MPT_PRINT_STAGE, "link", collect, &text),
+    assert_int_equal(mpt_program_print(f.program, MPT_PRINT_STAGE, "link", keep, &text),
                      MPT_INVALID);
     assert_string_equal(mpt_ctx_error(f.ctx)->message,
                         "no stage 'link'; the stages are load, freeze, check, grad, precise, "
@@ -454,7 +449,7 @@ static mpt_status compile_and_print(mpt_ctx *ctx, small_net *net) {
         status = mpt_compile(recipe, &options, &program);
     for (int i = 0; status == MPT_OK && i < 8; i++) {
         out.len = 0;
-        status = mpt_program_print(program, MPT_PRINT_STAGE, mpt_stage_name(i), collect, &out);
+        status = mpt_program_print(program, MPT_PRINT_STAGE, mpt_stage_name(i), keep, &out);
         if (status == MPT_IO && out.failed)
             status = MPT_OUT_OF_MEMORY;
     }

@@ -8,6 +8,7 @@
 #include "golden_text.h"
 #include "plan/plan.h"
 #include "plan/text.h"
+#include "writers.h"
 
 /* ---- a shipped recipe, compiled ---- */
 
@@ -388,18 +389,6 @@ static void test_words_when_full_then_cut_and_ended(void **state) {
 }
 
 /* ---- lists ---- */
-
-static bool keep(void *ud, const char *text, size_t length) {
-    mpt_str_append(ud, text, length);
-    return true;
-}
-
-static bool refuse(void *ud, const char *text, size_t length) {
-    (void)ud;
-    (void)text;
-    (void)length;
-    return false;
-}
 
 static void test_list_when_ops_then_one_line_each_with_a_kernel(void **state) {
     (void)state;

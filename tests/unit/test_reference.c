@@ -7,18 +7,7 @@
 #include "golden_text.h"
 #include "plan/reference.h"
 #include "recipe/schema_store.h"
-
-static bool keep(void *ud, const char *text, size_t length) {
-    mpt_str_append(ud, text, length);
-    return true;
-}
-
-static bool refuse(void *ud, const char *text, size_t length) {
-    (void)ud;
-    (void)text;
-    (void)length;
-    return false;
-}
+#include "writers.h"
 
 /* ---- the page ---- */
 
