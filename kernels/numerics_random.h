@@ -40,29 +40,40 @@ MPT_NUMERIC void mpt_random_bytes(const mpt_random_key *key, uint64_t group, uin
         out[i] = (uint8_t)(r.v[i / 4] >> 8 * (i % 4));
 }
 
-/* E2M1 by one byte: the magnitude plus byte/256 of a step, cut to a step. The product is exact,
- * so a fused and a separate addition give the same bits. */
-MPT_NUMERIC uint32_t mpt_encode_e2m1_stochastic(float x, uint32_t byte) {
-    uint32_t a = mpt_abs_bits(x);
+/* FP4 and FP6 by one byte: the magnitude plus byte/256 of a step, cut to a step. The step is
+ * the last place of the format where the magnitude lies, at least that of its subnormals. */
+MPT_NUMERIC uint32_t mpt_encode_stochastic_byte(mpt_dtype dtype, float x, uint32_t byte) {
+    mpt_format f = mpt_format_of(dtype);
+    uint32_t a = mpt_abs_bits(x), lowest = (uint32_t)(128 - f.bias);
     if (a > MPT_INF_BITS)
-        return 7;
-    float m = a > mpt_float_bits(6.0f) ? 6.0f : mpt_bits_float(a);
-    float step = m < 2.0f ? 0.5f : m < 4.0f ? 1.0f : 2.0f;
+        return f.nan_code;
+    float m = a > mpt_float_bits(f.max) ? f.max : mpt_bits_float(a);
+    uint32_t exponent = mpt_float_bits(m) >> 23;
+    if (exponent < lowest)
+        exponent = lowest;
+    float step = mpt_bits_float((exponent - (uint32_t)f.mantissa_bits) << 23);
     float t = m + (float)byte * (step * 0x1p-8f);
-    uint32_t n = (uint32_t)(t / step) + (m < 2.0f ? 0u : m < 4.0f ? 2u : 4u);
-    return n | mpt_float_bits(x) >> 31 << 3;
+    float q = (float)(uint32_t)(t / step) * step;
+    uint32_t code =
+        q > f.max ? f.max_code : mpt_magnitude_code(&f, mpt_float_bits(q), MPT_ROUND_ZERO);
+    return mpt_code_with_sign(dtype, &f, code, mpt_float_bits(x) >> 31);
+}
+
+/* Whether a format takes one random byte an element, or two. */
+MPT_NUMERIC int mpt_takes_one_byte(mpt_dtype dtype) {
+    return dtype == MPT_DTYPE_E2M1 || dtype == MPT_DTYPE_E3M2 || dtype == MPT_DTYPE_E2M3;
 }
 
 /* The code of x rounded up with the probability that its place between two codes says, by 16
- * random bits: exactly floor(significand / 2^k + bits / 2^16). E2M1 uses the high byte. What is
- * beyond the largest value goes where mpt_encode sends it. */
+ * random bits: exactly floor(significand / 2^k + bits / 2^16). FP4 and FP6 use the high byte.
+ * What is beyond the largest value goes where mpt_encode sends it. */
 MPT_NUMERIC uint32_t mpt_encode_stochastic(mpt_dtype dtype, float x, uint32_t bits16) {
-    if (dtype == MPT_DTYPE_E2M1)
-        return mpt_encode_e2m1_stochastic(x, bits16 >> 8);
+    if (mpt_takes_one_byte(dtype))
+        return mpt_encode_stochastic_byte(dtype, x, bits16 >> 8);
     mpt_format f = mpt_format_of(dtype);
     uint32_t a = mpt_abs_bits(x);
     if (a > MPT_INF_BITS)
-        return f.nan_code;
+        return f.nan_code << f.shift;
     int biased = (int)(a >> 23);
     uint64_t m = (a & 0x7FFFFFu) | (biased ? 0x800000u : 0u);
     int target = (biased ? biased : 1) - 127 + f.bias;
@@ -76,7 +87,26 @@ MPT_NUMERIC uint32_t mpt_encode_stochastic(mpt_dtype dtype, float x, uint32_t bi
     code += (uint32_t)(target - 1) << f.mantissa_bits;
     if (code > f.max_code)
         code = f.overflow_code;
-    return code | mpt_float_bits(x) >> 31 << (f.exponent_bits + f.mantissa_bits);
+    return mpt_code_with_sign(dtype, &f, code, mpt_float_bits(x) >> 31);
+}
+
+/* ---- signs of a rotation ---- */
+
+/* 128 random signs as a mask: one call of the generator. `step` is 0 for signs that are drawn
+ * once, `scope` 0 for signs that all layers share, else the hash of the layer's path. */
+MPT_NUMERIC void mpt_random_signs(uint64_t seed, uint32_t scope, uint32_t step,
+                                  uint32_t signs[4]) {
+    philox4x32_ctr_t counter;
+    philox4x32_key_t k;
+    counter.v[0] = 0x48616461u; /* apart from every stream of a quantizer: groups stay below */
+    counter.v[1] = 0xFFFFFFFFu;
+    counter.v[2] = scope;
+    counter.v[3] = step;
+    k.v[0] = (uint32_t)seed;
+    k.v[1] = (uint32_t)(seed >> 32);
+    philox4x32_ctr_t r = philox4x32_R(10, counter, k);
+    for (int i = 0; i < 4; i++)
+        signs[i] = r.v[i];
 }
 
 #endif

@@ -10,26 +10,96 @@
 
 #define MPT_E4M3_MAX 448.0f
 
+/* ---- FP32 scales ---- */
+
 /* What the values of one tensor or block are multiplied by before a cast to a format whose
- * largest value is max. Its reciprocal decodes. */
-MPT_NUMERIC float mpt_current_scale(float max, float amax) {
-    if (amax == 0.0f)
+ * largest value is max; its reciprocal decodes. A scale past FLT_MAX becomes `cap`: FLT_MAX
+ * with one scale a tensor, the largest value of the operand's type where there are blocks
+ * (numerics contract 6). An amax that is not finite gives 1, as Transformer Engine; callers
+ * that propagate NaN put it in place of the result. */
+MPT_NUMERIC float mpt_capped_scale(float max, float amax, float cap) {
+    if (amax == 0.0f || !mpt_is_finite(amax))
         return 1.0f;
     float scale = max / amax;
-    return scale > MPT_FLT_MAX ? MPT_FLT_MAX : scale;
+    return scale > MPT_FLT_MAX ? cap : scale;
 }
 
-/* The second level: FP32 scales of a tensor whose blocks have E4M3 scales. */
+MPT_NUMERIC float mpt_current_scale(float max, float amax) {
+    return mpt_capped_scale(max, amax, MPT_FLT_MAX);
+}
+
+/* The power of two at or below a positive scale: the decode scale is rounded up. NaN stays. */
+MPT_NUMERIC float mpt_pow2_below(float scale) {
+    return mpt_is_finite(scale) ? mpt_bits_float(mpt_float_bits(scale) & 0xFF800000u) : scale;
+}
+
+/* ---- E8M0 scales (OCP Microscaling 1.0; numerics contract 8 and section 5) ---- */
+
+/* What values are multiplied by: 2^(127 - code), subnormal for code 254. */
+MPT_NUMERIC float mpt_e8m0_reciprocal(uint32_t code) {
+    if (code == 0xFFu)
+        return mpt_bits_float(MPT_NAN_BITS);
+    return mpt_bits_float(code == 254u ? 0x400000u : (254u - code) << 23);
+}
+
+/* The smallest code whose power of two is not below the positive value with bits a; Inf
+ * gives 254. */
+MPT_NUMERIC uint32_t mpt_e8m0_at_least(uint32_t a) {
+    uint32_t e = a >> 23, m = a & 0x7FFFFFu;
+    if (a > MPT_INF_BITS)
+        return 0xFFu;
+    if (e >= 254u)
+        return 254u;
+    return m > (e ? 0u : 0x400000u) ? e + 1u : e;
+}
+
+/* "up": nothing saturates. `max` is the largest element. */
+MPT_NUMERIC uint32_t mpt_e8m0_up(float max, float amax) {
+    return mpt_e8m0_at_least(mpt_float_bits(amax * (1.0f / max)));
+}
+
+/* An exponent's code less the element's own exponent, within 0 ... 254. */
+MPT_NUMERIC uint32_t mpt_e8m0_less(uint32_t code, const mpt_format *f) {
+    uint32_t emax = (mpt_float_bits(f->max) >> 23) - 127u;
+    uint32_t low = code > emax ? code - emax : 0u;
+    return low > 254u ? 254u : low;
+}
+
+/* "floor", "ceil" and "even" look at amax's bits only. Subnormals come out as code 0 or as the
+ * one above it, as their logarithms say. */
+MPT_NUMERIC uint32_t mpt_e8m0_floor(const mpt_format *f, float amax) {
+    uint32_t a = mpt_float_bits(amax);
+    return a > MPT_INF_BITS ? 0xFFu : mpt_e8m0_less(a >> 23, f);
+}
+
+MPT_NUMERIC uint32_t mpt_e8m0_ceil(const mpt_format *f, float amax) {
+    uint32_t a = mpt_float_bits(amax), e = a >> 23, m = a & 0x7FFFFFu;
+    if (a > MPT_INF_BITS)
+        return 0xFFu;
+    return mpt_e8m0_less(m > (e ? 0u : 0x400000u) ? e + 1u : e, f);
+}
+
+MPT_NUMERIC uint32_t mpt_e8m0_even(const mpt_format *f, float amax) {
+    uint32_t a = mpt_float_bits(amax);
+    if (a > MPT_INF_BITS)
+        return 0xFFu;
+    return mpt_e8m0_less((a + (1u << (22 - f->mantissa_bits))) >> 23, f);
+}
+
+/* ---- E4M3 scales under an FP32 one (numerics section 6.1) ---- */
+
+/* The second level: FP32 scales of a tensor, or of a row, whose blocks have E4M3 scales. */
 typedef struct mpt_outer_scale {
-    float encode;     /* S_enc: brings the largest block scale to E4M3's largest value */
+    float encode;     /* S_enc: brings the largest block scale to its bound */
     float decode;     /* fl(1/S_enc) */
     float multiplier; /* fl(S_enc * fl(1/max)): from a block's amax to its scale */
 } mpt_outer_scale;
 
-/* `max` is the largest element value; amax is finite, and 0 stands for "no outer scale". */
-MPT_NUMERIC mpt_outer_scale mpt_outer_scale_of(float max, float amax) {
+/* `max` is the largest element value, `bound` the largest block scale; amax 0 (also of what has
+ * no outer scale) and Inf give 1. */
+MPT_NUMERIC mpt_outer_scale mpt_outer_scale_of(float max, float bound, float amax) {
     mpt_outer_scale s;
-    s.encode = mpt_current_scale(MPT_E4M3_MAX * max, amax);
+    s.encode = mpt_current_scale(bound * max, amax);
     s.decode = 1.0f / s.encode;
     s.multiplier = s.encode * (1.0f / max);
     return s;
@@ -46,16 +116,60 @@ MPT_NUMERIC float mpt_block_encode(float block_scale, const mpt_outer_scale *out
     return e > MPT_FLT_MAX ? MPT_FLT_MAX : e;
 }
 
+/* Four Over Six (numerics section 6.7): the two scales that a block may have, so that its
+ * largest element becomes 6 or 4. Another order of operations than mpt_block_scale. */
+MPT_NUMERIC void mpt_four_over_six(float block_amax, const mpt_outer_scale *outer,
+                                   uint32_t *out_six, uint32_t *out_four) {
+    float base = block_amax / 6.0f * outer->encode, wide = base * 1.5f;
+    *out_six = mpt_encode(MPT_DTYPE_E4M3, base);
+    *out_four = mpt_encode(MPT_DTYPE_E4M3, wide);
+}
+
+/* The error of one element under a scale: `q` is its rounded value, `bound` the scale's. */
+MPT_NUMERIC float mpt_four_over_six_error(float q, float scale, float amax, float bound,
+                                          float x) {
+    float decoded = q * scale;
+    decoded = decoded * amax;
+    return decoded / (6.0f * bound) - x;
+}
+
+/* ---- delayed scaling (numerics section 2.4: the fused rules) ---- */
+
+/* One update, after a step: history[0] gathered the step's amax; `reduced` is the largest over
+ * the ranks, or 0. `max` is the largest element times 2^-margin. The scale stays where amax is
+ * 0, Inf or NaN. */
+MPT_NUMERIC void mpt_delayed_update(float *scale, float *history, int n, int most_recent,
+                                    float reduced, float max) {
+    float last = reduced != 0.0f ? reduced : history[0], amax = 0.0f;
+    if (last != 0.0f) {
+        amax = last == last ? last : 0.0f;
+        for (int i = 1; i < n; i++)
+            amax = history[i] > amax ? history[i] : amax;
+        for (int i = 1; i + 1 < n; i++)
+            history[i] = history[i + 1];
+        if (n > 1)
+            history[n - 1] = last;
+        history[0] = 0.0f;
+    }
+    if (most_recent)
+        amax = last;
+    if (amax > 0.0f && mpt_is_finite(amax)) {
+        float next = max / amax;
+        *scale = next > MPT_FLT_MAX ? MPT_FLT_MAX : next;
+    }
+}
+
+/* ---- values that are not finite ---- */
+
 /* With one scale a tensor, what is not finite stays so element by element: x is the value
- * before the scale, `code` its cast, which saturates. E2M1 has no way to say it. */
+ * before the scale, `code` its cast, which saturates. Formats without NaN cannot say it. */
 MPT_NUMERIC uint32_t mpt_code_visible(mpt_dtype dtype, float x, uint32_t code) {
-    if (mpt_is_finite(x))
+    if (mpt_is_finite(x) || !mpt_has_nan(dtype) || mpt_is_wide(dtype))
         return code;
-    if (dtype == MPT_DTYPE_E4M3)
-        return 0x7Fu;
-    if (dtype == MPT_DTYPE_E5M2 && mpt_abs_bits(x) == MPT_INF_BITS)
-        return 0x7Cu | mpt_float_bits(x) >> 31 << 7;
-    return code;
+    mpt_format f = mpt_format_of(dtype);
+    if (mpt_has_inf(dtype) && mpt_abs_bits(x) == MPT_INF_BITS)
+        return mpt_code_with_sign(dtype, &f, f.max_code + 1u, mpt_float_bits(x) >> 31);
+    return f.nan_code;
 }
 
 /* ---- the rotation ---- */
@@ -73,10 +187,17 @@ MPT_NUMERIC float mpt_hadamard_factor(int n) {
     return n == 2 ? f * 0x1.6a09e6p-1f : f;
 }
 
-/* v becomes H diag(signs) v / sqrt(n), in place; n = 2, 4 ... 128. */
-MPT_NUMERIC void mpt_hadamard_rotate(float *v, int n, uint32_t signs) {
+/* The fixed signs as a mask of 128. */
+MPT_NUMERIC void mpt_fixed_signs(uint32_t signs[4]) {
+    for (int i = 0; i < 4; i++)
+        signs[i] = MPT_HADAMARD_SIGNS << 16 | MPT_HADAMARD_SIGNS;
+}
+
+/* v becomes H diag(signs) v / sqrt(n), in place; n = 2, 4 ... 128. Bit i of the mask stands for
+ * element i. */
+MPT_NUMERIC void mpt_hadamard_rotate(float *v, int n, const uint32_t signs[4]) {
     for (int i = 0; i < n; i++)
-        if (signs >> (i % 16) & 1u)
+        if (signs[i / 32] >> (i % 32) & 1u)
             v[i] = -v[i];
     for (int h = 1; h < n; h *= 2)
         for (int i = 0; i < n; i++)

@@ -32,36 +32,83 @@ void mpt_cpu_cast(const mpt_kernel_args *args);
  * multiple of its size, and the rotated padding carries part of the values. */
 int64_t mpt_quantizer_extent(const mpt_quantizer *q, int64_t k);
 
-/* One operand: a float matrix x [rows, cols] in, any of the outputs out.
+/* What happened to the values of one copy. Sums run over the values as they are quantized
+ * (after a rotation) that are finite, in pieces that do not depend on the threads. */
+typedef struct mpt_quantize_counts {
+    uint64_t elements;
+    uint64_t overflow;  /* finite values that saturated */
+    uint64_t underflow; /* values other than 0 whose code is zero */
+    uint64_t zeros;     /* codes that are zero */
+    uint64_t nonfinite; /* NaN and Inf among the values */
+    uint64_t capped;    /* scales that would have been Inf */
+    float amax;         /* largest finite magnitude */
+    double signal;      /* sum of x^2 */
+    double noise;       /* sum of (x - dequantized)^2 */
+} mpt_quantize_counts;
+
+/* Adds b to a: of tensors, or of steps. */
+void mpt_quantize_counts_add(mpt_quantize_counts *a, const mpt_quantize_counts *b);
+
+/* 10 log10(signal / noise); +Inf where nothing is lost, NaN where there is no signal. */
+double mpt_quantize_sqnr(const mpt_quantize_counts *counts);
+
+/* One copy of one operand: a matrix x [rows, cols] in, any of the outputs out.
  *
- * The row copy has its blocks, rotation and random groups along the columns; the column copy
- * is the quantized transpose, with all of them down the rows. R below is the count of the
- * other dimension, K the padded count along the dot product. Values that are not finite stay
- * visible: they make their block's scale NaN, and with one scale a tensor they stay NaN (or
- * Inf in E5M2); they never enter the tensor's amax. */
+ * The row copy has its blocks, rotation and random groups along the columns; the column copy is
+ * the quantized transpose, with all of them down the rows. R below is the count of the other
+ * dimension, K the padded count along the dot product. Values that are not finite stay visible:
+ * they make their block's scale NaN, and with one scale a tensor they stay NaN (or Inf in
+ * E5M2); they never enter the tensor's amax. nonfinite = "saturate" gives Transformer Engine's
+ * bytes. */
 typedef struct mpt_quantize_job {
     const mpt_quantizer *q;
     const float *x;
+    const uint16_t *x_bf16; /* instead of x: its codes in BF16 */
     int64_t rows, cols;
     bool column; /* the column copy */
     bool bf16;   /* x is a BF16 operand: rotated values are rounded to BF16 */
+    bool fp16;   /* x is an FP16 operand: its range caps the scales of blocks */
     mpt_random_key key;
-    float *scratch; /* mpt_quantize_scratch() bytes */
+    uint32_t signs[4];  /* of a rotation with random signs: mpt_random_signs */
+    const float *scale; /* delayed: the encode scale from earlier steps; 0 there, or NULL: there
+                           is none yet, and the current one is taken */
+    float *scratch;     /* mpt_quantize_scratch() bytes */
     /* Outputs, NULL where not wanted. */
     float *decoded; /* code times block scale without the tensor's factor, in the layout of x */
     int64_t decoded_k; /* its extent along the dot product, at most K */
-    uint8_t *codes;    /* [R, K], rows whole bytes; 4-bit codes two a byte, the even one low */
-    uint8_t *scales;   /* [ceil(R / block), ceil(K / block)]: E4M3 codes; none without blocks */
-    float *amax;       /* of the tensor, after the rotation */
-    float *factor;
+    uint8_t *codes;    /* [R, K], rows whole bytes; 4-bit codes two a byte, the even one low;
+                          6-bit ones a byte each, 12-bit ones two bytes, low first */
+    void *scales;  /* [ceil(R / block), ceil(K / block)]: bytes for E8M0 and E4M3, else float
+                      decode scales; none without blocks */
+    float *amax;   /* of the tensor, after the rotation; with outer = row, [R] */
+    float *factor; /* [1]; with outer = row, [R] */
+    float *amax_history; /* delayed: raised to the amax of x where that is larger (and NaN or
+                            Inf once the values hold one) */
+    mpt_quantize_counts *counts;
 } mpt_quantize_job;
 
-/* The factor is 1 for wide formats, fl(1/scale) for one scale a tensor, and the tensor's amax
- * for an outer scale: there the constant 1/(448 * 6) belongs to the product that uses it, so
- * that its alpha is multiplied up as Transformer Engine does. */
+/* The factor is what data is multiplied by for the value: 1 for wide formats, fl(1/scale) for
+ * one scale a tensor, and the amax for an outer scale: there the constant 1/(bound * max)
+ * belongs to the product that uses it (mpt_quantizer_constant), so that its alpha is multiplied
+ * up as Transformer Engine does. */
+float mpt_quantizer_constant(const mpt_quantizer *q);
+
 size_t mpt_quantize_scratch(const mpt_quantize_job *job);
 void mpt_ref_quantize_operand(const mpt_quantize_job *job);
 void mpt_quantize_operand(const mpt_quantize_job *job);
+
+/* Both copies of one operand, reading x once: two jobs over the same x, each with a scratch of
+ * its own. Where col's quantizer has source = "dequantized", the column copy is made from what
+ * the row copy stands for; col's scratch is then mpt_quantize_both_scratch() bytes. */
+size_t mpt_quantize_both_scratch(const mpt_quantize_job *row, const mpt_quantize_job *col);
+void mpt_ref_quantize_both(const mpt_quantize_job *row, const mpt_quantize_job *col);
+void mpt_quantize_both(const mpt_quantize_job *row, const mpt_quantize_job *col);
+
+/* What codes and scales stand for, in the order of operations of Transformer Engine (numerics
+ * sections 2.2, 6.2 and 6.7). Reads the outputs codes, scales, amax and factor of a job that
+ * has run, writes rows * cols values in the layout of x: padding is cut, rotated values stay
+ * rotated. */
+void mpt_dequantize(const mpt_quantize_job *job, float *y);
 
 /* The kernels of the op `quantize`, and their scratch. Outputs are row data, row factor,
  * column data, column factor; those not wanted have no data. */

@@ -8,14 +8,14 @@
 #include "mpt_test.h"
 
 static inline mpt_quantizer case_cast(mpt_dtype format) {
-    return (mpt_quantizer){.name = "cast", .format = format, .scale_format = MPT_DTYPE_FP32};
+    return (mpt_quantizer){.name = "cast", .format = format, .scale_format = MPT_SCALE_FP32};
 }
 
 static inline mpt_quantizer case_fp8(mpt_dtype format) {
     return (mpt_quantizer){.name = "fp8",
                            .format = format,
-                           .scaling = MPT_SCALING_CURRENT,
-                           .scale_format = MPT_DTYPE_FP32};
+                           .scale.kind = MPT_SCALING_CURRENT,
+                           .scale_format = MPT_SCALE_FP32};
 }
 
 static inline mpt_quantizer case_nvfp4(int32_t block_rows) {
@@ -23,13 +23,13 @@ static inline mpt_quantizer case_nvfp4(int32_t block_rows) {
                            .format = MPT_DTYPE_E2M1,
                            .block_rows = block_rows,
                            .block_cols = 16,
-                           .scaling = MPT_SCALING_CURRENT,
-                           .scale_format = MPT_DTYPE_E4M3,
+                           .scale.kind = MPT_SCALING_CURRENT,
+                           .scale_format = MPT_SCALE_E4M3,
                            .outer = MPT_OUTER_TENSOR};
 }
 
 static inline mpt_quantizer case_rotated(mpt_quantizer q, int32_t size, mpt_signs signs) {
-    q.hadamard = (mpt_hadamard){size, signs};
+    q.hadamard = (mpt_hadamard){.size = size, .signs = signs};
     return q;
 }
 
@@ -73,7 +73,7 @@ static inline case_result case_run(void (*run)(const mpt_quantize_job *), mpt_qu
     size_t blocks = (size_t)((rows + br - 1) / br * ((k + bk - 1) / bk));
     r.decoded_bytes = (size_t)(rows * k) * 4;
     r.codes_bytes = (size_t)rows * (size_t)((k * mpt_dtype_bits(job.q->format) + 7) / 8);
-    r.scales_bytes = job.q->scale_format == MPT_DTYPE_E4M3 ? blocks : 0;
+    r.scales_bytes = job.q->scale_format == MPT_SCALE_E4M3 ? blocks : 0;
     r.decoded = case_buffer(r.decoded_bytes);
     r.codes = case_buffer(r.codes_bytes);
     r.scales = case_buffer(r.scales_bytes);
@@ -86,7 +86,7 @@ static inline case_result case_run(void (*run)(const mpt_quantize_job *), mpt_qu
         job.scales = r.scales;
     }
     job.factor = &r.factor;
-    bool wants_amax = job.q->scaling != MPT_SCALING_NONE;
+    bool wants_amax = job.q->scale.kind != MPT_SCALING_NONE;
     job.amax = wants_amax ? &r.amax : NULL;
     job.scratch = case_buffer(mpt_quantize_scratch(&job));
     run(&job);

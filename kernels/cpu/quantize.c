@@ -49,8 +49,8 @@ static void general(const mpt_quantize_job *job) {
 /* ---- the fast paths ---- */
 
 static bool is_nvfp4(const mpt_quantizer *q, int32_t block_rows) {
-    return q->scaling == MPT_SCALING_CURRENT && q->format == MPT_DTYPE_E2M1 &&
-           q->scale_format == MPT_DTYPE_E4M3 && q->block_rows == block_rows &&
+    return q->scale.kind == MPT_SCALING_CURRENT && q->format == MPT_DTYPE_E2M1 &&
+           q->scale_format == MPT_SCALE_E4M3 && q->block_rows == block_rows &&
            q->block_cols == 16;
 }
 
@@ -63,7 +63,7 @@ mpt_quantize_path mpt_quantize_choose(const mpt_quantize_job *job) {
     if (!mpt_cpu_has_avx2() || job->codes || job->scales || !job->decoded ||
         job->decoded_k != k)
         return MPT_QUANTIZE_GENERAL;
-    if (q->scaling == MPT_SCALING_NONE && wide && nearest && plain && !job->amax)
+    if (q->scale.kind == MPT_SCALING_NONE && wide && nearest && plain && !job->amax)
         return MPT_QUANTIZE_CAST;
     if (fp8 && nearest && plain && mpt_quantize_shape_of(job).one_scale)
         return MPT_QUANTIZE_SCALED;

@@ -17,7 +17,9 @@ static float value_at(const mpt_quantize_job *job, const mpt_quantize_shape *s, 
 void mpt_quantize_rotate_rows(const mpt_quantize_job *job, int64_t first, int64_t last) {
     mpt_quantize_shape s = mpt_quantize_shape_of(job);
     int n = job->q->hadamard.size;
-    uint32_t signs = job->q->hadamard.signs == MPT_SIGNS_FIXED ? MPT_HADAMARD_SIGNS : 0;
+    uint32_t signs[4] = {0};
+    if (job->q->hadamard.signs == MPT_SIGNS_FIXED)
+        mpt_fixed_signs(signs);
     float v[MPT_HADAMARD_MAX];
     for (int64_t r = first; r < last; r++)
         for (int64_t k = 0; k < s.k; k += n) {
@@ -53,8 +55,8 @@ mpt_tensor_scale mpt_quantize_tensor_scale(const mpt_quantize_job *job, float am
     float max = mpt_format_of(q->format).max, nan = mpt_bits_float(MPT_NAN_BITS);
     mpt_tensor_scale t;
     t.amax = mpt_is_finite(amax) ? amax : nan;
-    t.outer = mpt_outer_scale_of(max, q->outer == MPT_OUTER_TENSOR ? amax : 0.0f);
-    t.scale = q->scaling == MPT_SCALING_NONE ? 1.0f : mpt_current_scale(max, amax);
+    t.outer = mpt_outer_scale_of(max, MPT_E4M3_MAX, q->outer == MPT_OUTER_TENSOR ? amax : 0.0f);
+    t.scale = q->scale.kind == MPT_SCALING_NONE ? 1.0f : mpt_current_scale(max, amax);
     if (!mpt_is_finite(amax))
         t.scale = nan;
     return t;
@@ -95,7 +97,8 @@ static block_factors block_scale(const mpt_quantize_job *job, const mpt_quantize
     uint32_t code = mpt_block_scale(block_amax(job, s, a), &tensor->outer);
     int64_t a_row = (s->k + s->block_k - 1) / s->block_k;
     if (job->scales)
-        job->scales[a.r0 / s->block_rows * a_row + a.k0 / s->block_k] = (uint8_t)code;
+        ((uint8_t *)job->scales)[a.r0 / s->block_rows * a_row + a.k0 / s->block_k] =
+            (uint8_t)code;
     block_factors f;
     f.decode = mpt_decode(MPT_DTYPE_E4M3, code);
     f.encode = mpt_block_encode(f.decode, &tensor->outer);

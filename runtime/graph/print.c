@@ -57,7 +57,7 @@ static void print_number(mpt_str *out, const char *name, double x) {
 
 static void print_quantizer(mpt_str *out, const char *name, const mpt_quantizer *q) {
     mpt_str_printf(out, " %s=%s", name, mpt_dtype_name(q->format));
-    if (q->scaling == MPT_SCALING_NONE)
+    if (q->scale.kind == MPT_SCALING_NONE)
         return;
     if (q->block_rows || q->block_cols)
         mpt_str_printf(out, "/%dx%d", q->block_rows, q->block_cols);

@@ -44,7 +44,7 @@ static void list_formats(mpt_str *out) {
             continue;
         mpt_table_cell(&table, "%s", names[i]);
         mpt_table_cell(&table, "%d", mpt_dtype_bits(q.format));
-        if (q.scaling == MPT_SCALING_NONE)
+        if (q.scale.kind == MPT_SCALING_NONE)
             mpt_table_cell(&table, "none");
         else if (q.block_rows == 0 && q.block_cols == 0)
             mpt_table_cell(&table, "tensor");

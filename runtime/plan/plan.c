@@ -16,16 +16,16 @@ const char *mpt_plan_format(const mpt_quantizer *q) {
 }
 
 const char *mpt_plan_scale(const mpt_quantizer *q) {
-    return q->scaling == MPT_SCALING_CURRENT ? "current" : "none";
+    return q->scale.kind == MPT_SCALING_CURRENT ? "current" : "none";
 }
 
 const char *mpt_plan_scale_format(const mpt_quantizer *q) {
-    return q->scaling == MPT_SCALING_NONE ? "none" : mpt_dtype_name(q->scale_format);
+    return q->scale.kind == MPT_SCALING_NONE ? "none" : mpt_scale_format_name(q->scale_format);
 }
 
 /* An FP32 scale is kept as it comes; a narrower one is rounded to nearest. */
 const char *mpt_plan_scale_rule(const mpt_quantizer *q) {
-    bool rounded = q->scaling != MPT_SCALING_NONE && q->scale_format != MPT_DTYPE_FP32;
+    bool rounded = q->scale.kind != MPT_SCALING_NONE && q->scale_format != MPT_SCALE_FP32;
     return rounded ? "nearest" : "none";
 }
 

@@ -42,7 +42,7 @@ static void print_coverage(const mpt_plan *plan, mpt_str *out) {
 
 /* A row of the table: how one quantizer treats these operands. */
 static void print_quantizer(mpt_table *table, const char *operands, const mpt_quantizer *q) {
-    bool scaled = q->scaling != MPT_SCALING_NONE;
+    bool scaled = q->scale.kind != MPT_SCALING_NONE;
     mpt_table_cell(table, "%s", operands);
     mpt_table_cell(table, "%s", mpt_plan_format(q));
     if (!scaled)

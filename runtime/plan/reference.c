@@ -172,7 +172,7 @@ static void print_record(reference *r, const mpt_record *record) {
     begin(r, record->name, title, intro, "field | takes | default | meaning | source");
     mpt_quantizer q;
     bool refined = r->word && record == &mpt_record_quantizer &&
-                   mpt_quantizer_by_name(r->word, &q) && q.scaling != MPT_SCALING_NONE;
+                   mpt_quantizer_by_name(r->word, &q) && q.scale.kind != MPT_SCALING_NONE;
     r->all |= refined; /* "nvfp4" asks for its fields too */
     for (int i = 0; i < record->n_fields; i++) {
         if (!field_fits(r, record, &record->fields[i]))
@@ -206,7 +206,7 @@ static void print_formats(reference *r) {
         if (!mpt_quantizer_by_name(names[i], &q) || !row(r, names[i]))
             continue;
         mpt_str_printf(r->out, "| `%s` | %d | ", names[i], mpt_dtype_bits(q.format));
-        if (q.scaling == MPT_SCALING_NONE)
+        if (q.scale.kind == MPT_SCALING_NONE)
             mpt_str_printf(r->out, "none");
         else if (q.block_rows == 0)
             mpt_str_printf(r->out, "tensor");

@@ -33,9 +33,10 @@ static void print_slot(const mpt_slot_use *use, mpt_str *out) {
         if (strcmp(name, "block") == 0)
             mpt_str_printf(out, "%dx%d", (int)q->block_rows, (int)q->block_cols);
         else if (strcmp(name, "scale") == 0)
-            mpt_str_printf(out, "%s", q->scaling == MPT_SCALING_CURRENT ? "current" : "none");
+            mpt_str_printf(out, "%s",
+                           q->scale.kind == MPT_SCALING_CURRENT ? "current" : "none");
         else if (strcmp(name, "scale_format") == 0)
-            mpt_str_printf(out, "%s", mpt_dtype_name(q->scale_format));
+            mpt_str_printf(out, "%s", mpt_scale_format_name(q->scale_format));
         else if (strcmp(name, "outer") == 0)
             mpt_str_printf(out, "%s", q->outer == MPT_OUTER_TENSOR ? "tensor" : "none");
         else if (strcmp(name, "rounding") == 0)

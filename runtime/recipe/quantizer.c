@@ -8,23 +8,17 @@
 
 /* What a bare name means. */
 static const mpt_quantizer presets[] = {
-    {.name = "fp32", .format = MPT_DTYPE_FP32, .scale_format = MPT_DTYPE_FP32},
-    {.name = "bf16", .format = MPT_DTYPE_BF16, .scale_format = MPT_DTYPE_FP32},
-    {.name = "fp16", .format = MPT_DTYPE_FP16, .scale_format = MPT_DTYPE_FP32},
-    {.name = "e4m3",
-     .format = MPT_DTYPE_E4M3,
-     .scaling = MPT_SCALING_CURRENT,
-     .scale_format = MPT_DTYPE_FP32},
-    {.name = "e5m2",
-     .format = MPT_DTYPE_E5M2,
-     .scaling = MPT_SCALING_CURRENT,
-     .scale_format = MPT_DTYPE_FP32},
+    {.name = "fp32", .format = MPT_DTYPE_FP32},
+    {.name = "bf16", .format = MPT_DTYPE_BF16},
+    {.name = "fp16", .format = MPT_DTYPE_FP16},
+    {.name = "e4m3", .format = MPT_DTYPE_E4M3, .scale.kind = MPT_SCALING_CURRENT},
+    {.name = "e5m2", .format = MPT_DTYPE_E5M2, .scale.kind = MPT_SCALING_CURRENT},
     {.name = "nvfp4",
      .format = MPT_DTYPE_E2M1,
      .block_rows = 1,
      .block_cols = 16,
-     .scaling = MPT_SCALING_CURRENT,
-     .scale_format = MPT_DTYPE_E4M3,
+     .scale.kind = MPT_SCALING_CURRENT,
+     .scale_format = MPT_SCALE_E4M3,
      .outer = MPT_OUTER_TENSOR},
 };
 static const char *const names[] = {"fp32", "bf16", "fp16", "e4m3", "e5m2", "nvfp4"};
@@ -45,17 +39,27 @@ const char *const *mpt_format_names(int *out_n) {
     return names;
 }
 
+const char *mpt_scale_format_name(mpt_scale_format format) {
+    static const char *const words[] = {"fp32", "pow2", "e8m0", "e4m3"};
+    return (unsigned)format < MPT_COUNT(words) ? words[format] : "?";
+}
+
 bool mpt_quantizer_equal(const mpt_quantizer *a, const mpt_quantizer *b) {
     return a->format == b->format && a->block_rows == b->block_rows &&
-           a->block_cols == b->block_cols && a->scaling == b->scaling &&
+           a->block_cols == b->block_cols && a->scale.kind == b->scale.kind &&
            a->scale_format == b->scale_format && a->outer == b->outer &&
            a->rounding == b->rounding && a->hadamard.size == b->hadamard.size &&
            (a->hadamard.size == 0 || a->hadamard.signs == b->hadamard.signs);
 }
 
 bool mpt_quantizer_is_cast(const mpt_quantizer *q) {
-    return q->scaling == MPT_SCALING_NONE && q->hadamard.size == 0 &&
+    return q->scale.kind == MPT_SCALING_NONE && q->hadamard.size == 0 &&
            q->rounding == MPT_ROUNDING_NEAREST;
+}
+
+bool mpt_quantizer_is_one_scale(const mpt_quantizer *q) {
+    return q->scale.kind == MPT_SCALING_NONE ||
+           (q->block_rows == 0 && q->block_cols == 0 && q->scale_format <= MPT_SCALE_POW2);
 }
 
 /* ---- combinations ---- */
@@ -67,8 +71,8 @@ static bool is_wide(mpt_dtype format) {
 /* A field that the format has no use for, by name; NULL where there is none. */
 static const char *stray_of_wide(const mpt_quantizer *q) {
     return q->block_rows || q->block_cols        ? "block"
-           : q->scaling != MPT_SCALING_NONE      ? "scale"
-           : q->scale_format != MPT_DTYPE_FP32   ? "scale_format"
+           : q->scale.kind != MPT_SCALING_NONE   ? "scale"
+           : q->scale_format != MPT_SCALE_FP32   ? "scale_format"
            : q->outer != MPT_OUTER_NONE          ? "outer"
            : q->rounding != MPT_ROUNDING_NEAREST ? "rounding"
            : q->hadamard.size                    ? "hadamard"
@@ -77,11 +81,11 @@ static const char *stray_of_wide(const mpt_quantizer *q) {
 
 static mpt_status validate_fp8(mpt_ctx *ctx, const mpt_quantizer *q, const char *path,
                                mpt_where where) {
-    const char *field = q->block_rows || q->block_cols      ? "block"
-                        : q->scaling != MPT_SCALING_CURRENT ? "scale"
-                        : q->scale_format != MPT_DTYPE_FP32 ? "scale_format"
-                        : q->outer != MPT_OUTER_NONE        ? "outer"
-                                                            : NULL;
+    const char *field = q->block_rows || q->block_cols         ? "block"
+                        : q->scale.kind != MPT_SCALING_CURRENT ? "scale"
+                        : q->scale_format != MPT_SCALE_FP32    ? "scale_format"
+                        : q->outer != MPT_OUTER_NONE           ? "outer"
+                                                               : NULL;
     if (!field)
         return MPT_OK;
     mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "%s.%s: %s does not go with it", path,
@@ -94,11 +98,11 @@ static mpt_status validate_fp8(mpt_ctx *ctx, const mpt_quantizer *q, const char 
 static mpt_status validate_fp4(mpt_ctx *ctx, const mpt_quantizer *q, const char *path,
                                mpt_where where) {
     bool block = q->block_cols == 16 && (q->block_rows == 1 || q->block_rows == 16);
-    const char *field = !block                              ? "block"
-                        : q->scaling != MPT_SCALING_CURRENT ? "scale"
-                        : q->scale_format != MPT_DTYPE_E4M3 ? "scale_format"
-                        : q->outer != MPT_OUTER_TENSOR      ? "outer"
-                                                            : NULL;
+    const char *field = !block                                 ? "block"
+                        : q->scale.kind != MPT_SCALING_CURRENT ? "scale"
+                        : q->scale_format != MPT_SCALE_E4M3    ? "scale_format"
+                        : q->outer != MPT_OUTER_TENSOR         ? "outer"
+                                                               : NULL;
     if (!field)
         return MPT_OK;
     mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "%s.%s: %s does not go with it", path,

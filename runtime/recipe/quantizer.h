@@ -1,7 +1,8 @@
 /* One quantizer: how the elements of one operand become low-precision codes.
  *
  * A plain value, copied freely. The recipe resolves rules into these, the compiler puts them on
- * quantize nodes, the kernels obey them. Field meanings: the rows in recipe/schema.def. */
+ * quantize nodes, the kernels obey them. Field meanings: the rows in schema_quantizer.c; the
+ * formulas: kernels/numerics_scale.h. In every enum 0 is what a format without scales has. */
 #ifndef MPT_RECIPE_QUANTIZER_H
 #define MPT_RECIPE_QUANTIZER_H
 
@@ -10,28 +11,103 @@
 
 #include "kernels/formats.h"
 
-/* Where a scale comes from. NONE: the format is wide enough to hold the values as they are. */
-typedef enum mpt_scaling { MPT_SCALING_NONE, MPT_SCALING_CURRENT } mpt_scaling;
-typedef enum mpt_outer { MPT_OUTER_NONE, MPT_OUTER_TENSOR } mpt_outer;
-typedef enum mpt_rounding { MPT_ROUNDING_NEAREST, MPT_ROUNDING_STOCHASTIC } mpt_rounding;
-typedef enum mpt_signs { MPT_SIGNS_FIXED, MPT_SIGNS_NONE } mpt_signs;
+/* ---- where a scale comes from ---- */
+
+/* NONE: the format is wide enough to hold the values as they are. */
+typedef enum mpt_scaling {
+    MPT_SCALING_NONE,
+    MPT_SCALING_CURRENT,
+    MPT_SCALING_DELAYED,
+    MPT_SCALING_STATIC
+} mpt_scaling;
+
+typedef enum mpt_amax_algo { MPT_AMAX_MAX, MPT_AMAX_MOST_RECENT } mpt_amax_algo;
+
+typedef struct mpt_scale_source {
+    mpt_scaling kind;   /* index of its word in the row of `scale` */
+    int32_t history;    /* delayed: steps that the window holds */
+    mpt_amax_algo algo; /* delayed */
+    int32_t margin;     /* delayed: the scale is divided by 2^margin */
+    bool reduce_amax;   /* delayed: ranks share the largest amax */
+    double headroom;    /* delayed: the scale is divided by it */
+    double value;       /* static: what values are multiplied by */
+} mpt_scale_source;
+
+/* ---- how a scale is stored and rounded ---- */
+
+typedef enum mpt_scale_format {
+    MPT_SCALE_FP32, /* the decode scale, unrounded */
+    MPT_SCALE_POW2, /* FP32 with a power of two in it */
+    MPT_SCALE_E8M0, /* one byte: the exponent */
+    MPT_SCALE_E4M3  /* one byte, under an outer scale or none */
+} mpt_scale_format;
+
+const char *mpt_scale_format_name(mpt_scale_format format); /* "pow2" */
+
+/* NEAREST: as FP32 and E4M3 scales are rounded. The next four are for E8M0; UP also for POW2.
+ */
+typedef enum mpt_scale_rule_kind {
+    MPT_RULE_NEAREST,
+    MPT_RULE_UP,
+    MPT_RULE_FLOOR,
+    MPT_RULE_CEIL,
+    MPT_RULE_EVEN,
+    MPT_RULE_FOUR_OVER_SIX
+} mpt_scale_rule_kind;
+
+typedef enum mpt_choice_error { MPT_ERROR_MAE, MPT_ERROR_MSE } mpt_choice_error;
+
+typedef struct mpt_scale_rule {
+    mpt_scale_rule_kind kind; /* index of its word in the row of `scale_rule` */
+    mpt_choice_error error;   /* four_over_six: what the better of two scales is told by */
+    int32_t bound;            /* four_over_six: the largest block scale, 256 or 448 */
+} mpt_scale_rule;
+
+typedef enum mpt_outer { MPT_OUTER_NONE, MPT_OUTER_TENSOR, MPT_OUTER_ROW } mpt_outer;
+
+/* ---- elements ---- */
+
+typedef enum mpt_rounding {
+    MPT_ROUNDING_NEAREST,
+    MPT_ROUNDING_STOCHASTIC,
+    MPT_ROUNDING_TOWARD_ZERO,
+    MPT_ROUNDING_HALF_AWAY
+} mpt_rounding;
+
+typedef enum mpt_signs { MPT_SIGNS_FIXED, MPT_SIGNS_RANDOM, MPT_SIGNS_NONE } mpt_signs;
+typedef enum mpt_signs_scope { MPT_SCOPE_SHARED, MPT_SCOPE_LAYER } mpt_signs_scope;
+typedef enum mpt_redraw { MPT_REDRAW_NEVER, MPT_REDRAW_STEP } mpt_redraw;
 
 /* A rotation by size consecutive elements along the dot product; size 0 means none. */
 typedef struct mpt_hadamard {
     int32_t size;
     mpt_signs signs;
+    mpt_signs_scope scope; /* random: whether layers draw signs of their own */
+    mpt_redraw redraw;     /* random: when they are drawn anew */
+    int64_t seed;          /* random: -1 takes the run's */
 } mpt_hadamard;
 
+typedef enum mpt_nonfinite { MPT_NONFINITE_PROPAGATE, MPT_NONFINITE_SATURATE } mpt_nonfinite;
+typedef enum mpt_copy_source { MPT_SOURCE_ORIGINAL, MPT_SOURCE_DEQUANTIZED } mpt_copy_source;
+typedef enum mpt_pad { MPT_PAD_ZERO, MPT_PAD_BF16, MPT_PAD_ERROR } mpt_pad;
+
 typedef struct mpt_quantizer {
-    const char *name;   /* what the recipe calls it: "nvfp4", "e4m3", "bf16"; static or arena */
-    mpt_dtype format;   /* of the elements */
-    int32_t block_rows; /* elements that share a scale; 0 is the whole extent, so */
-    int32_t block_cols; /* {0, 0} is one scale a tensor; columns run along the dot product */
-    mpt_scaling scaling;
-    mpt_dtype scale_format; /* of the stored block scale: FP32 or E4M3 */
-    mpt_outer outer;        /* second-level FP32 scale */
-    mpt_rounding rounding;  /* of the elements; scales are always rounded to nearest */
+    const char *name; /* what the recipe calls it: "nvfp4", "e4m3", "bf16"; static or arena */
+    mpt_dtype format; /* of the elements */
+    int32_t
+        block_rows; /* elements that share a scale; 0 is the whole extent, so {0, 0} is one */
+    int32_t
+        block_cols; /* scale a tensor, {1, 0} one a row; columns run along the dot product */
+    mpt_scale_source scale;
+    mpt_scale_format scale_format;
+    mpt_scale_rule scale_rule;
+    mpt_outer outer;       /* second-level FP32 scale */
+    double headroom;       /* factor on the format's largest magnitude; 0 reads as 1 */
+    mpt_rounding rounding; /* of the elements; scales follow scale_rule */
     mpt_hadamard hadamard;
+    mpt_nonfinite nonfinite;
+    mpt_copy_source source; /* what the column copy is made from */
+    mpt_pad pad;            /* where a dimension is no multiple of the block */
 } mpt_quantizer;
 
 /* Whether two quantizers give the same bytes for the same input (the name does not count). */
@@ -39,5 +115,8 @@ bool mpt_quantizer_equal(const mpt_quantizer *a, const mpt_quantizer *b);
 
 /* Whether this is a plain cast to a wide format: no scale, no rotation, nearest even. */
 bool mpt_quantizer_is_cast(const mpt_quantizer *q);
+
+/* Whether one scale (none, or the one FP32 scale) holds for the whole tensor. */
+bool mpt_quantizer_is_one_scale(const mpt_quantizer *q);
 
 #endif

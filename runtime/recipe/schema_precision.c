@@ -24,8 +24,8 @@ static const mpt_choice scalings[] = {
     {"current", MPT_SCALING_CURRENT, "from the largest magnitude of the tensor at hand"},
     {NULL, 0, NULL}};
 static const mpt_choice scale_formats[] = {
-    {"fp32", MPT_DTYPE_FP32, "IEEE single"},
-    {"e4m3", MPT_DTYPE_E4M3, "one byte, under an outer FP32 scale"},
+    {"fp32", MPT_SCALE_FP32, "IEEE single"},
+    {"e4m3", MPT_SCALE_E4M3, "one byte, under an outer FP32 scale"},
     {NULL, 0, NULL}};
 static const mpt_choice outers[] = {
     {"none", MPT_OUTER_NONE, "no second level"},
@@ -68,7 +68,7 @@ static const mpt_field quantizer_fields[] = {
      .bytes = 2 * sizeof(int32_t), .choices = blocks, .by_default = "by format",
      .doc = "Elements that share a scale: rows and columns, columns along the dot product.",
      .source = "arXiv 2509.25149"},
-    {"scale", MPT_FIELD_CHOICE, MEMBER(mpt_slot_use, q.scaling), .choices = scalings,
+    {"scale", MPT_FIELD_CHOICE, MEMBER(mpt_slot_use, q.scale.kind), .choices = scalings,
      .by_default = "by format", .doc = "Where the scale comes from.",
      .source = "Transformer Engine"},
     {"scale_format", MPT_FIELD_FORMAT, MEMBER(mpt_slot_use, q.scale_format),

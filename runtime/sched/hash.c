@@ -30,8 +30,9 @@ MPT_PRINTF(2, 3) static void add(text *t, const char *fmt, ...) {
 static void add_quantizer(text *t, const char *side, const mpt_quantizer *q, uint32_t operand) {
     bool stochastic = q->rounding == MPT_ROUNDING_STOCHASTIC;
     add(t, " %s %s %" PRId32 "x%" PRId32 " %s %s %s %s", side, mpt_dtype_name(q->format),
-        q->block_rows, q->block_cols, q->scaling == MPT_SCALING_CURRENT ? "current" : "none",
-        mpt_dtype_name(q->scale_format), q->outer == MPT_OUTER_TENSOR ? "outer" : "plain",
+        q->block_rows, q->block_cols, q->scale.kind == MPT_SCALING_CURRENT ? "current" : "none",
+        mpt_scale_format_name(q->scale_format),
+        q->outer == MPT_OUTER_TENSOR ? "outer" : "plain",
         stochastic ? "stochastic" : "nearest");
     if (stochastic)
         add(t, " %" PRIu32, operand);

@@ -50,7 +50,7 @@ static void test_resolve_when_four_bit_then_each_slot_is_as_published(void **sta
     for (int s = 0; s < MPT_SLOT_COUNT; s++) {
         assert_string_equal(q[s].name, "nvfp4");
         assert_int_equal(q[s].format, MPT_DTYPE_E2M1);
-        assert_int_equal(q[s].scale_format, MPT_DTYPE_E4M3);
+        assert_int_equal(q[s].scale_format, MPT_SCALE_E4M3);
         assert_int_equal(q[s].block_cols, 16);
         bool weight = s == MPT_SLOT_FPROP_W || s == MPT_SLOT_DGRAD_W;
         bool gradient = s == MPT_SLOT_DGRAD_DY || s == MPT_SLOT_WGRAD_DY;

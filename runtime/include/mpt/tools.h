@@ -1,0 +1,78 @@
+/* Quantizers outside of training: files quantized, checkpoints probed, speeds measured.
+ *
+ * Same rules as mpt.h: a status from every call that can fail, nothing printed, option structs
+ * with their size and an initializer. A quantizer is written as in a recipe:
+ * "nvfp4 { block = {16, 16} }". All calls are in library mpt. */
+#ifndef MPT_TOOLS_H
+#define MPT_TOOLS_H
+
+#include "mpt/mpt.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mpt_quantize_options {
+    size_t size;
+    bool columnwise; /* quantizes the transpose of each tensor */
+    uint64_t seed;   /* of stochastic rounding and random signs */
+    uint32_t step;
+    mpt_device device; /* AUTO and CPU: fast; REF: the definition. The bytes are the same */
+    int n_threads;     /* 0: all cores */
+} mpt_quantize_options;
+#define MPT_QUANTIZE_OPTIONS_INIT ((mpt_quantize_options){.size = sizeof(mpt_quantize_options)})
+
+/* What was done with a file: for the last line that a user reads. */
+typedef struct mpt_quantize_summary {
+    int n_tensors, n_skipped; /* quantized; not of a floating type, or of no element */
+    int64_t n_elements;
+    uint64_t bytes_in,
+        bytes_out; /* of the quantized tensors: as they were, codes with scales */
+    double sqnr;   /* dB over all of them; INFINITY where nothing was lost */
+    uint64_t n_overflow, n_underflow, n_nonfinite;
+} mpt_quantize_summary;
+
+/* Quantizes every floating tensor of the safetensors file `in` (or index, or folder) into
+ * `out`: for tensor t the tensors t.codes, t.scales, t.amax and t.dequantized, each where the
+ * quantizer has it. Tensors of rank 3 and more are taken as [dims[0] * ..., dims[last]],
+ * vectors as one row. `out` appears when it is whole. out_summary may be NULL. */
+MPT_API MPT_CHECKED mpt_status mpt_quantize_file(mpt_ctx *ctx, const char *quantizer,
+                                                 const char *in, const char *out,
+                                                 const mpt_quantize_options *options,
+                                                 mpt_quantize_summary *out_summary);
+
+typedef struct mpt_probe_options {
+    size_t size;
+    const char
+        *formats; /* quantizers separated by commas; NULL: nvfp4,mxfp4,mxfp6,mxfp8,e4m3 */
+    bool json;
+    uint64_t seed;
+    int n_threads;
+} mpt_probe_options;
+#define MPT_PROBE_OPTIONS_INIT ((mpt_probe_options){.size = sizeof(mpt_probe_options)})
+
+/* The damage that each format does to each weight matrix of a checkpoint, worst first: SQNR,
+ * shares of zeros and of saturated elements, amax. A table, or JSON. */
+MPT_API MPT_CHECKED mpt_status mpt_probe_file(mpt_ctx *ctx, const char *weights,
+                                              const mpt_probe_options *options,
+                                              mpt_write_fn write, void *ud);
+
+typedef struct mpt_bench_options {
+    size_t size;
+    bool json;
+    int64_t rows, cols; /* 0: 4096 */
+    int n_threads;
+} mpt_bench_options;
+#define MPT_BENCH_OPTIONS_INIT ((mpt_bench_options){.size = sizeof(mpt_bench_options)})
+
+/* The speed of each quantizer, and as a fraction of a plain copy of the same matrix in the same
+ * run: bytes read and written over time. A table, or JSON. */
+MPT_API MPT_CHECKED mpt_status mpt_bench_quantizers(mpt_ctx *ctx,
+                                                    const mpt_bench_options *options,
+                                                    mpt_write_fn write, void *ud);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
