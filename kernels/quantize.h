@@ -79,7 +79,7 @@ typedef struct mpt_quantize_job {
     uint8_t *codes;    /* [R, K], rows whole bytes; 4-bit codes two a byte, the even one low;
                           6-bit ones a byte each, 12-bit ones two bytes, low first */
     void *scales;  /* [ceil(R / block), ceil(K / block)]: bytes for E8M0 and E4M3, else float
-                      decode scales; none without blocks */
+                      decode scales; [1, 1] with one scale a tensor, none for wide formats */
     float *amax;   /* of the tensor, after the rotation; with outer = row, [R] */
     float *factor; /* [1]; with outer = row, [R] */
     float *amax_history; /* delayed: raised to the amax of x where that is larger (and NaN or
