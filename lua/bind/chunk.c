@@ -75,7 +75,7 @@ static void fail_depth(lua_State *L, const mpt_lua_chunk *chunk) {
     mpt_sandbox_check(L, status);
 }
 
-void mpt_chunk_run(lua_State *L, const mpt_lua_chunk *chunk) {
+void mpt_chunk_compile(lua_State *L, const mpt_lua_chunk *chunk) {
     static const char mark[] = "\xef\xbb\xbf"; /* what some editors put before UTF-8 */
     size_t skip = strncmp(chunk->text, mark, 3) == 0 ? 3 : 0;
     luaL_checkstack(L, 8, "modules nest too deep");
@@ -86,6 +86,10 @@ void mpt_chunk_run(lua_State *L, const mpt_lua_chunk *chunk) {
         fail_depth(L, chunk);
     if (rc != LUA_OK)
         lua_error(L);
+}
+
+void mpt_chunk_run(lua_State *L, const mpt_lua_chunk *chunk) {
+    mpt_chunk_compile(L, chunk);
     lua_call(L, 0, 1);
 }
 

@@ -15,6 +15,9 @@ mpt_status mpt_chunk_add(mpt_sandbox *box, const char *file, const char *text, s
 mpt_status mpt_chunk_read(mpt_sandbox *box, const char *file, const char *path,
                           const mpt_lua_chunk **out);
 
+/* Pushes a chunk as a function. */
+void mpt_chunk_compile(lua_State *L, const mpt_lua_chunk *chunk);
+
 /* Compiles a chunk, runs it, and pushes the one value it returns. */
 void mpt_chunk_run(lua_State *L, const mpt_lua_chunk *chunk);
 

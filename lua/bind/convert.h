@@ -49,6 +49,11 @@ lua_Integer mpt_convert_list(lua_State *L, int index, const char *path);
 void mpt_convert_fail(lua_State *L, int value, int key, const char *hint, const char *fmt, ...)
     MPT_PRINTF(5, 6);
 
+/* Reads one operand, a format or a table of single fields, whose value is on the top. The key
+ * of `parent` at stack index `key` is the place of errors that the value has no line for. */
+void mpt_convert_slot(lua_State *L, mpt_recipe *recipe, int parent, int key, const char *path,
+                      mpt_slot_use *out);
+
 /* The special fields of precision: rules, and what a rule says. `phase` as in
  * mpt_recipe_append_rule. */
 void mpt_convert_rules(lua_State *L, mpt_recipe *recipe, int value, const char *path,

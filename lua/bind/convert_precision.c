@@ -15,8 +15,7 @@ static const char use_hint[] = "give a format (bf16, nvfp4 { ... }) or gemm { ..
 
 /* ---- one operand ---- */
 
-/* A format, or a table of single fields, into a slot use. The value is on the top. */
-static void read_slot(lua_State *L, mpt_recipe *recipe, int parent, int key, const char *path,
+void mpt_convert_slot(lua_State *L, mpt_recipe *recipe, int parent, int key, const char *path,
                       mpt_slot_use *out) {
     const mpt_lua_value *value = mpt_lua_value_at(L, -1);
     *out = (mpt_slot_use){0};
@@ -66,7 +65,7 @@ static void read_gemm_field(lua_State *L, const mpt_filler *f, mpt_gemm gemm, co
     }
     snprintf(slot_name, sizeof slot_name, "%s.%s", mpt_gemm_name(gemm), name);
     int slot = mpt_slot_by_name(slot_name);
-    read_slot(L, f->recipe, f->value, key, path.text, &words->slot[slot]);
+    mpt_convert_slot(L, f->recipe, f->value, key, path.text, &words->slot[slot]);
 }
 
 typedef struct gemm_reader {
@@ -84,7 +83,7 @@ static void gemm_special(lua_State *L, const mpt_filler *f, const char *name) {
     int key = lua_gettop(L) - 1, operand = mpt_operand_by_name(name);
     mpt_convert_path path = mpt_convert_key(f->path, name);
     if (operand >= 0) {
-        read_slot(L, f->recipe, f->value, key, path.text, &words->operand[operand]);
+        mpt_convert_slot(L, f->recipe, f->value, key, path.text, &words->operand[operand]);
         return;
     }
     if (!mpt_lua_value_of_kind(L, -1, MPT_LUA_TABLE))
@@ -212,7 +211,7 @@ static void put_use(lua_State *L, const mpt_filler *f, mpt_rule *rule, const cha
         mpt_convert_fail(L, f->value, key, use_hint, "%s: cannot be %s", path,
                          mpt_lua_describe(L, -1));
     mpt_slot_use format;
-    read_slot(L, f->recipe, f->value, key, path, &format);
+    mpt_convert_slot(L, f->recipe, f->value, key, path, &format);
     mpt_use_from_format(&format, &rule->use);
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "graph/nn.h"
+#include "lua/bind/expression.h"
 
 typedef struct allowance {
     long left;
@@ -112,8 +113,33 @@ static void test_model_when_allocations_fail_then_it_can_be_drawn_again(void **s
     assert_int_equal(a.live, 0);
 }
 
+static void test_expression_when_allocations_fail_then_nothing_leaks(void **state) {
+    (void)state;
+    allowance a = {.left = -1};
+    mpt_ctx_options options = MPT_CTX_OPTIONS_INIT;
+    mpt_ctx *ctx;
+    options.alloc = limited_alloc;
+    options.alloc_ud = &a;
+    assert_int_equal(mpt_ctx_create(&options, &ctx), MPT_OK);
+    long n = 0;
+    for (;; n++) {
+        mpt_quantizer q;
+        a.left = n;
+        mpt_status status = mpt_quantizer_from_text(ctx, "nvfp4 { block = {16, 16} }", &q);
+        a.left = -1;
+        assert_int_equal(mpt_ctx_memory(ctx).live_bytes, 0);
+        if (status == MPT_OK)
+            break;
+        assert_int_equal(status, MPT_OUT_OF_MEMORY);
+    }
+    assert_true(n > 3);
+    mpt_ctx_destroy(ctx);
+    assert_int_equal(a.live, 0);
+}
+
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_load_when_allocations_fail_then_nothing_leaks),
     cmocka_unit_test(test_model_when_allocations_fail_then_it_can_be_drawn_again),
+    cmocka_unit_test(test_expression_when_allocations_fail_then_nothing_leaks),
 };
 MPT_TEST_MAIN(cases)

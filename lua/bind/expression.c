@@ -1,0 +1,90 @@
+/* Runs one expression in the sandbox of recipes and takes the format that it gives.
+ *
+ * The words, the schema and the checks are those of a recipe; only the frame differs: there is
+ * no recipe{...} around it, so a scratch recipe lends the arena and owns the sandbox.
+ * Next: the tools on tensors hand the quantizer to the kernels. */
+#include "lua/bind/expression.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "lua/bind/chunk.h"
+#include "lua/bind/convert.h"
+#include "lua/bind/library.h"
+#include "lua/bind/model.h"
+
+typedef struct expression_call {
+    const mpt_lua_chunk *chunk;
+    mpt_recipe *recipe;
+    mpt_quantizer *out;
+} expression_call;
+
+static void fail_kind(lua_State *L, int n) {
+    mpt_sandbox *box = mpt_sandbox_of(L);
+    mpt_where where = {box->chunks[0]->file, 0};
+    mpt_status status =
+        n == 1 ? MPT_FAIL(box->ctx, MPT_INVALID, where, "this is %s, not a number format",
+                          mpt_lua_describe(L, 1))
+               : MPT_FAIL(box->ctx, MPT_INVALID, where,
+                          "these are %d values, not one number format", n);
+    mpt_hint(box->ctx, "write a format, bare or refined: nvfp4, nvfp4 { block = {16, 16} }");
+    mpt_sandbox_check(L, status);
+}
+
+/* Everything that can raise, in one protected call. */
+static int expression_body(lua_State *L) {
+    const expression_call *call = lua_touserdata(L, 1);
+    mpt_slot_use use;
+    mpt_library_open(L, 0);
+    mpt_words_open(L);
+    mpt_library_proxy(L, "");
+    lua_rawseti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+    lua_settop(L, 0);
+    mpt_chunk_compile(L, call->chunk);
+    lua_call(L, 0, LUA_MULTRET);
+    int n = lua_gettop(L);
+    if (n != 1 || !mpt_lua_value_of_kind(L, 1, MPT_LUA_FORMAT))
+        fail_kind(L, n);
+    mpt_convert_slot(L, call->recipe, 1, 1, "", &use);
+    *call->out = use.q;
+    return 0;
+}
+
+/* One line needs no number: "nvfp4 { blok = 1 }: ..." instead of "nvfp4 { blok = 1 }:1: ...".
+ */
+static mpt_status drop_line(mpt_ctx *ctx, const char *expression, mpt_status status) {
+    char hint[MPT_ERROR_HINT];
+    if (status == MPT_OK || status == MPT_OUT_OF_MEMORY || strchr(expression, '\n'))
+        return status;
+    snprintf(hint, sizeof hint, "%s", ctx->error_hint);
+    mpt_where where = {expression, 0};
+    status = mpt_fail(ctx, status, where, ctx->error.c_file, ctx->error.c_line, "%s",
+                      ctx->error_text);
+    if (*hint)
+        mpt_hint(ctx, "%s", hint);
+    return status;
+}
+
+static mpt_status add_chunk(mpt_sandbox *box, const char *expression,
+                            const mpt_lua_chunk **out) {
+    const char *text = mpt_arena_printf(&box->arena, "return %s", expression);
+    return text ? mpt_chunk_add(box, expression, text, strlen(text), out) : MPT_OUT_OF_MEMORY;
+}
+
+mpt_status mpt_quantizer_from_text(mpt_ctx *ctx, const char *expression, mpt_quantizer *out) {
+    mpt_recipe *recipe;
+    mpt_sandbox *box;
+    expression_call call = {.out = out};
+    memset(out, 0, sizeof *out);
+    MPT_TRY(mpt_recipe_new(ctx, "expression", NULL, &recipe));
+    mpt_status status = mpt_sandbox_create(ctx, &box);
+    if (status == MPT_OK) {
+        mpt_model_attach(recipe, box); /* destroyed with the recipe */
+        call.recipe = recipe;
+        status = add_chunk(box, expression, &call.chunk);
+    }
+    if (status == MPT_OK)
+        status = mpt_sandbox_call(box, expression_body, &call);
+    mpt_recipe_destroy(recipe);
+    return drop_line(ctx, expression, status);
+}
