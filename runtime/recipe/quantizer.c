@@ -44,12 +44,40 @@ const char *mpt_scale_format_name(mpt_scale_format format) {
     return (unsigned)format < MPT_COUNT(words) ? words[format] : "?";
 }
 
+/* Fields that were never said are 0 and read as 1. */
+static double factor(double x) {
+    return x > 0 ? x : 1;
+}
+
+static bool equal_sources(const mpt_scale_source *a, const mpt_scale_source *b) {
+    if (a->kind != b->kind)
+        return false;
+    if (a->kind == MPT_SCALING_STATIC)
+        return a->value == b->value;
+    return a->kind != MPT_SCALING_DELAYED ||
+           (a->history == b->history && a->algo == b->algo && a->margin == b->margin &&
+            a->reduce_amax == b->reduce_amax && factor(a->headroom) == factor(b->headroom));
+}
+
+static bool equal_rules(const mpt_scale_rule *a, const mpt_scale_rule *b) {
+    return a->kind == b->kind && (a->kind != MPT_RULE_FOUR_OVER_SIX ||
+                                  (a->error == b->error && a->bound == b->bound));
+}
+
+bool mpt_hadamard_equal(const mpt_hadamard *a, const mpt_hadamard *b) {
+    if (a->size != b->size || (a->size > 0 && a->signs != b->signs))
+        return false;
+    return a->size == 0 || a->signs != MPT_SIGNS_RANDOM ||
+           (a->scope == b->scope && a->redraw == b->redraw && a->seed == b->seed);
+}
+
 bool mpt_quantizer_equal(const mpt_quantizer *a, const mpt_quantizer *b) {
     return a->format == b->format && a->block_rows == b->block_rows &&
-           a->block_cols == b->block_cols && a->scale.kind == b->scale.kind &&
-           a->scale_format == b->scale_format && a->outer == b->outer &&
-           a->rounding == b->rounding && a->hadamard.size == b->hadamard.size &&
-           (a->hadamard.size == 0 || a->hadamard.signs == b->hadamard.signs);
+           a->block_cols == b->block_cols && equal_sources(&a->scale, &b->scale) &&
+           a->scale_format == b->scale_format && equal_rules(&a->scale_rule, &b->scale_rule) &&
+           a->outer == b->outer && factor(a->headroom) == factor(b->headroom) &&
+           a->rounding == b->rounding && mpt_hadamard_equal(&a->hadamard, &b->hadamard) &&
+           a->nonfinite == b->nonfinite && a->source == b->source;
 }
 
 bool mpt_quantizer_is_cast(const mpt_quantizer *q) {

@@ -110,13 +110,28 @@ typedef struct mpt_quantizer {
     mpt_pad pad;            /* where a dimension is no multiple of the block */
 } mpt_quantizer;
 
-/* Whether two quantizers give the same bytes for the same input (the name does not count). */
+/* Whether two quantizers give the same bytes for the same input: the name does not count, nor
+ * does pad, which decides before anything is quantized. */
 bool mpt_quantizer_equal(const mpt_quantizer *a, const mpt_quantizer *b);
+
+/* Whether two operands are rotated alike, so that their product is as without. */
+bool mpt_hadamard_equal(const mpt_hadamard *a, const mpt_hadamard *b);
 
 /* Whether this is a plain cast to a wide format: no scale, no rotation, nearest even. */
 bool mpt_quantizer_is_cast(const mpt_quantizer *q);
 
 /* Whether one scale (none, or the one FP32 scale) holds for the whole tensor. */
 bool mpt_quantizer_is_one_scale(const mpt_quantizer *q);
+
+/* The format's largest magnitude times headroom: what the largest value of a block is brought
+ * to. */
+float mpt_quantizer_largest(const mpt_quantizer *q);
+
+/* With an outer scale, whose factor is an amax: what the product divides by to decode, the
+ * largest block scale times the above. 1 where there is none. */
+float mpt_quantizer_divisor(const mpt_quantizer *q);
+
+/* What a delayed scale brings the window's amax to: the above with margin and headroom. */
+float mpt_quantizer_delayed_largest(const mpt_quantizer *q);
 
 #endif

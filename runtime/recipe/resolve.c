@@ -176,9 +176,7 @@ static mpt_status check_rotation(const cascade *c, const layer_state *s) {
             continue;
         mpt_slot rotated = slots[a->hadamard.size ? 0 : 1];
         mpt_where where = place(c, s, rotated, "hadamard");
-        bool alike =
-            a->hadamard.size == b->hadamard.size && a->hadamard.signs == b->hadamard.signs;
-        if (!alike) {
+        if (!mpt_hadamard_equal(&a->hadamard, &b->hadamard)) {
             mpt_status status =
                 MPT_FAIL(ctx, MPT_INVALID, where,
                          "%s.%s.hadamard: the two operands are not rotated alike",
