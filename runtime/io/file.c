@@ -13,7 +13,7 @@ bool mpt_file_exists(const char *path) {
     return stat(path, &st) == 0;
 }
 
-static mpt_status fail_errno(mpt_ctx *ctx, mpt_where where, const char *path, int error) {
+mpt_status mpt_file_fail(mpt_ctx *ctx, mpt_where where, const char *path, int error) {
     char text[128] = "";
     if (strerror_r(error, text, sizeof text) != 0)
         text[0] = 0;
@@ -25,7 +25,7 @@ static mpt_status map_descriptor(mpt_ctx *ctx, mpt_where where, const char *path
                                  mpt_file_map *out) {
     struct stat st;
     if (fstat(fd, &st) != 0)
-        return fail_errno(ctx, where, path, errno);
+        return mpt_file_fail(ctx, where, path, errno);
     if (!S_ISREG(st.st_mode)) {
         mpt_status status = MPT_FAIL(ctx, MPT_DATA, where, "%s: not a regular file", path);
         mpt_hint(ctx, "name a file, not a folder or a device");
@@ -35,7 +35,7 @@ static mpt_status map_descriptor(mpt_ctx *ctx, mpt_where where, const char *path
         return MPT_OK; /* an empty map is an error to mmap, not to us */
     void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED)
-        return fail_errno(ctx, where, path, errno);
+        return mpt_file_fail(ctx, where, path, errno);
     out->data = data;
     out->size = (size_t)st.st_size;
     return MPT_OK;
@@ -46,7 +46,7 @@ mpt_status mpt_file_map_open(mpt_ctx *ctx, mpt_where where, const char *path,
     *out = (mpt_file_map){NULL, 0};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block us */
     if (fd < 0)
-        return fail_errno(ctx, where, path, errno);
+        return mpt_file_fail(ctx, where, path, errno);
     mpt_status status = map_descriptor(ctx, where, path, fd, out);
     close(fd);
     return status;

@@ -62,9 +62,11 @@ typedef struct mpt_stored_tensor {
 
 typedef struct mpt_safetensors mpt_safetensors;
 
-/* Opens one file, an index of shards, or a folder with model.safetensors(.index.json). Every
- * header is checked before this returns; MPT_DATA for what is malformed, MPT_IO for what cannot
- * be read. */
+/* Opens one file, an index of shards (a path that ends in .json), or a folder that holds one of
+ * model.safetensors and model.safetensors.index.json. Every header is checked before this
+ * returns: MPT_DATA for what is malformed, MPT_UNSUPPORTED for what only mpt cannot read (rank
+ * above 8), MPT_NOT_FOUND and MPT_IO for what the system does not give. Sizes are taken once:
+ * a file that another program cuts off while it is mapped ends the process, as any map does. */
 mpt_status mpt_safetensors_open(mpt_ctx *ctx, const char *path, mpt_safetensors **out);
 void mpt_safetensors_close(mpt_safetensors *file);
 
@@ -83,7 +85,7 @@ bool mpt_stored_tensor_floats(const mpt_stored_tensor *tensor, int64_t first, in
 
 /* ---- writing ---- */
 
-/* What a new file will hold. Names and dims are copied; `offset` is for the writer. */
+/* What a new file will hold; copied. */
 typedef struct mpt_tensor_spec {
     const char *name;
     mpt_tensor_type type;
@@ -93,10 +95,10 @@ typedef struct mpt_tensor_spec {
 
 typedef struct mpt_safetensors_writer mpt_safetensors_writer;
 
-/* Lays out the file (descending alignment, then name; header padded to 8) and maps it under a
- * temporary name beside `path`, full size, zeroed. `metadata` is pairs of key and value, ended
- * by NULL, or NULL. Space on the disk is taken here, so that a full disk is an error and no
- * signal. */
+/* Lays out the file (types from the end of the list above to its start, so that alignment
+ * falls; then names; header padded to 8) and maps it under a temporary name beside `path`, full
+ * size, zeroed. `metadata` is pairs of key and value, ended by NULL, or NULL. Space on the disk
+ * is taken here, so that a full disk is an error and no signal. */
 mpt_status mpt_safetensors_create(mpt_ctx *ctx, const char *path, const mpt_tensor_spec *specs,
                                   int n_specs, const char *const *metadata,
                                   mpt_safetensors_writer **out);
@@ -106,7 +108,7 @@ void *mpt_safetensors_data(mpt_safetensors_writer *writer, int index);
 
 /* Makes the file durable and gives it its name: from then on it is whole. The writer is gone
  * either way; where it fails, so is the temporary file, and what had the name before is there.
- */
+ * A link is followed: the file that it leads to is replaced. */
 mpt_status mpt_safetensors_commit(mpt_safetensors_writer *writer);
 
 /* Drops the temporary file. Takes NULL. */

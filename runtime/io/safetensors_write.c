@@ -1,0 +1,193 @@
+/* Writing a safetensors file: whole or not at all.
+ *
+ * The file grows up under a temporary name in the folder where it will stay, so that the rename
+ * at the end is one step of one file system. Its space is taken before it is mapped: on a full
+ * disk a write to a map would be a signal, not an error. */
+#define _XOPEN_SOURCE 700 /* realpath */
+#include "io/safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/file.h"
+#include "io/safetensors_layout.h"
+
+enum { TEMPORARY_NAMES = 100 };
+
+struct mpt_safetensors_writer {
+    mpt_ctx *ctx;
+    mpt_arena arena;       /* of the two paths */
+    const char *path;      /* where the file will stay, links followed */
+    const char *temporary; /* NULL: there is none */
+    int fd, folder_fd;     /* -1: not open */
+    unsigned char *map;    /* NULL: not mapped */
+    mpt_safetensors_layout layout;
+};
+
+/* ---- the two names ---- */
+
+/* Only a regular file may be replaced: a rename would do away with a device or a folder's name
+ * as easily. */
+static mpt_status resolve_path(mpt_safetensors_writer *w, const char *path) {
+    struct stat st;
+    char real[PATH_MAX];
+    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) {
+        if (!realpath(path, real))
+            return mpt_file_fail(w->ctx, MPT_NOWHERE, path, errno);
+        path = real;
+    }
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        MPT_FAIL(w->ctx, MPT_IO, MPT_NOWHERE, "%s: is there and is no regular file", path);
+        mpt_hint(w->ctx, "name a file to write, not a folder or a device");
+        return MPT_IO;
+    }
+    w->path = mpt_arena_strdup(&w->arena, path);
+    return w->path ? MPT_OK : MPT_OUT_OF_MEMORY;
+}
+
+/* open() applies the umask, which mkstemp() would not. */
+static mpt_status open_temporary(mpt_safetensors_writer *w) {
+    for (int i = 0; i < TEMPORARY_NAMES; i++) {
+        const char *name =
+            mpt_arena_printf(&w->arena, "%s.%ld-%d.part", w->path, (long)getpid(), i);
+        if (!name)
+            return MPT_OUT_OF_MEMORY;
+        w->fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (w->fd >= 0) {
+            w->temporary = name;
+            return MPT_OK;
+        }
+        if (errno != EEXIST)
+            break;
+    }
+    mpt_status status = mpt_file_fail(w->ctx, MPT_NOWHERE, w->path, errno);
+    mpt_hint(w->ctx, "the folder must exist and let files be made in it");
+    return status;
+}
+
+/* The folder is held open for its sync. Where it may be written but not read, that is left to
+ * the system. */
+static mpt_status open_folder(mpt_safetensors_writer *w) {
+    const char *slash = strrchr(w->path, '/');
+    int length = slash ? (int)(slash + 1 - w->path) : 1;
+    const char *folder = mpt_arena_printf(&w->arena, "%.*s", length, slash ? w->path : ".");
+    if (!folder)
+        return MPT_OUT_OF_MEMORY;
+    w->folder_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return MPT_OK;
+}
+
+/* ---- the space ---- */
+
+/* Zeroed and on the disk. A limit of the process would come as a signal, so it is asked first;
+ * where the file system has no call for this, the C library writes the blocks. */
+static int take_space(int fd, size_t size) {
+    struct rlimit limit;
+    int error;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+        size > limit.rlim_cur)
+        return EFBIG;
+    do
+        error = posix_fallocate(fd, 0, (off_t)size);
+    while (error == EINTR);
+    return error;
+}
+
+static mpt_status map_temporary(mpt_safetensors_writer *w) {
+    int error = take_space(w->fd, w->layout.size);
+    void *map = MAP_FAILED;
+    if (error == 0) {
+        map = mmap(NULL, w->layout.size, PROT_READ | PROT_WRITE, MAP_SHARED, w->fd, 0);
+        error = map == MAP_FAILED ? errno : 0;
+    }
+    if (error) {
+        mpt_status status = mpt_file_fail(w->ctx, MPT_NOWHERE, w->path, error);
+        mpt_hint(w->ctx, "it takes %zu bytes: make room or write elsewhere", w->layout.size);
+        return status;
+    }
+    w->map = map;
+    memcpy(w->map, w->layout.header.data, w->layout.header.len);
+    return MPT_OK;
+}
+
+static mpt_status prepare(mpt_safetensors_writer *w, const char *path) {
+    MPT_TRY(resolve_path(w, path));
+    MPT_TRY(open_folder(w));
+    MPT_TRY(open_temporary(w));
+    return map_temporary(w);
+}
+
+/* ---- the calls ---- */
+
+mpt_status mpt_safetensors_create(mpt_ctx *ctx, const char *path, const mpt_tensor_spec *specs,
+                                  int n_specs, const char *const *metadata,
+                                  mpt_safetensors_writer **out) {
+    *out = NULL;
+    mpt_safetensors_writer *w = mpt_alloc(ctx, sizeof *w);
+    if (!w)
+        return mpt_fail_memory(ctx, sizeof *w);
+    w->ctx = ctx;
+    w->fd = w->folder_fd = -1;
+    mpt_arena_init(&w->arena, ctx);
+    mpt_status status =
+        mpt_safetensors_layout_make(ctx, path, specs, n_specs, metadata, &w->layout);
+    if (status == MPT_OK)
+        status = prepare(w, path);
+    if (status == MPT_OK)
+        *out = w;
+    else
+        mpt_safetensors_abandon(w);
+    return status;
+}
+
+void *mpt_safetensors_data(mpt_safetensors_writer *writer, int index) {
+    return writer->map + writer->layout.offsets[index];
+}
+
+static mpt_status fail_commit(const mpt_safetensors_writer *w) {
+    return mpt_file_fail(w->ctx, MPT_NOWHERE, w->path, errno);
+}
+
+/* From the rename on there is no temporary file. A folder that cannot be synced as such (EINVAL
+ * on some network file systems) is as durable as it gets. */
+static mpt_status publish(mpt_safetensors_writer *w) {
+    if (msync(w->map, w->layout.size, MS_SYNC) != 0 || fsync(w->fd) != 0)
+        return fail_commit(w);
+    if (rename(w->temporary, w->path) != 0)
+        return fail_commit(w);
+    w->temporary = NULL;
+    if (w->folder_fd >= 0 && fsync(w->folder_fd) != 0 && errno != EINVAL)
+        return fail_commit(w);
+    return MPT_OK;
+}
+
+mpt_status mpt_safetensors_commit(mpt_safetensors_writer *writer) {
+    mpt_status status = publish(writer);
+    mpt_safetensors_abandon(writer);
+    return status;
+}
+
+void mpt_safetensors_abandon(mpt_safetensors_writer *writer) {
+    if (!writer)
+        return;
+    mpt_ctx *ctx = writer->ctx;
+    if (writer->map)
+        munmap(writer->map, writer->layout.size);
+    if (writer->temporary)
+        unlink(writer->temporary);
+    if (writer->fd >= 0)
+        close(writer->fd);
+    if (writer->folder_fd >= 0)
+        close(writer->folder_fd);
+    mpt_safetensors_layout_deinit(ctx, &writer->layout);
+    mpt_arena_deinit(&writer->arena);
+    mpt_free(ctx, writer);
+}
