@@ -160,16 +160,29 @@ MPT_NUMERIC uint32_t mpt_code_with_sign(mpt_dtype dtype, const mpt_format *f, ui
 
 /* ---- casts ---- */
 
-/* The code of x in memory's width; NaN loses its sign. */
-MPT_NUMERIC uint32_t mpt_encode_by(mpt_dtype dtype, float x, mpt_round_mode mode) {
-    mpt_format f = mpt_format_of(dtype);
+/* The code of x in memory's width; NaN loses its sign. `f` is mpt_format_of(dtype), which loops
+ * make once. */
+MPT_NUMERIC uint32_t mpt_encode_as(mpt_dtype dtype, const mpt_format *f, float x,
+                                   mpt_round_mode mode) {
     uint32_t a = mpt_abs_bits(x);
     if (a > MPT_INF_BITS)
-        return f.nan_code << f.shift;
-    uint32_t code = mpt_magnitude_code(&f, a, mode);
-    if (code > f.max_code)
-        code = f.overflow_code;
-    return mpt_code_with_sign(dtype, &f, code, mpt_float_bits(x) >> 31);
+        return f->nan_code << f->shift;
+    uint32_t code = mpt_magnitude_code(f, a, mode);
+    if (code > f->max_code)
+        code = f->overflow_code;
+    return mpt_code_with_sign(dtype, f, code, mpt_float_bits(x) >> 31);
+}
+
+MPT_NUMERIC uint32_t mpt_encode_by(mpt_dtype dtype, float x, mpt_round_mode mode) {
+    mpt_format f = mpt_format_of(dtype);
+    return mpt_encode_as(dtype, &f, x, mode);
+}
+
+/* Whether a cast of x meets the end of the range: rounded to nearest with no upper limit it
+ * would be beyond the largest value. NaN does not. */
+MPT_NUMERIC int mpt_overflows(const mpt_format *f, float x) {
+    uint32_t a = mpt_abs_bits(x);
+    return a <= MPT_INF_BITS && mpt_magnitude_code(f, a, MPT_ROUND_EVEN) > f->max_code;
 }
 
 /* To nearest, ties to even. */

@@ -10,6 +10,24 @@
 
 #define MPT_E4M3_MAX 448.0f
 
+/* ---- the largest element ---- */
+
+/* What takes the place of a format's largest value where there is headroom: rounded once. */
+MPT_NUMERIC float mpt_effective_max(float max, double headroom) {
+    return headroom == 0.0 || headroom == 1.0 ? max : (float)((double)max * headroom);
+}
+
+/* The same for the update of a delayed scale: 2^-margin of it, divided by the source's own
+ * headroom. */
+MPT_NUMERIC float mpt_delayed_max(float max, int margin, double headroom) {
+    double m = (double)max;
+    for (; margin > 0; margin--)
+        m *= 0.5;
+    for (; margin < 0; margin++)
+        m *= 2.0;
+    return (float)(headroom == 0.0 ? m : m / headroom);
+}
+
 /* ---- FP32 scales ---- */
 
 /* What the values of one tensor or block are multiplied by before a cast to a format whose
@@ -116,6 +134,12 @@ MPT_NUMERIC float mpt_block_encode(float block_scale, const mpt_outer_scale *out
     return e > MPT_FLT_MAX ? MPT_FLT_MAX : e;
 }
 
+/* What an element's value is multiplied by for what it stands for: Transformer Engine's order,
+ * with the tensor's amax in place of the outer scale. `constant` is 1 / (bound * max). */
+MPT_NUMERIC float mpt_outer_restore(float block_scale, float amax, float constant) {
+    return block_scale * amax * constant;
+}
+
 /* Four Over Six (numerics section 6.7): the two scales that a block may have, so that its
  * largest element becomes 6 or 4. Another order of operations than mpt_block_scale. */
 MPT_NUMERIC void mpt_four_over_six(float block_amax, const mpt_outer_scale *outer,
@@ -209,6 +233,15 @@ MPT_NUMERIC void mpt_hadamard_rotate(float *v, int n, const uint32_t signs[4]) {
     float factor = mpt_hadamard_factor(n);
     for (int i = 0; i < n; i++)
         v[i] *= factor;
+}
+
+/* The way back, in place: the matrix is symmetric but for the signs. */
+MPT_NUMERIC void mpt_hadamard_unrotate(float *v, int n, const uint32_t signs[4]) {
+    const uint32_t none[4] = {0, 0, 0, 0};
+    mpt_hadamard_rotate(v, n, none);
+    for (int i = 0; i < n; i++)
+        if (signs[i / 32] >> (i % 32) & 1u)
+            v[i] = -v[i];
 }
 
 #endif

@@ -36,7 +36,7 @@ int64_t mpt_quantizer_extent(const mpt_quantizer *q, int64_t k);
  * (after a rotation) that are finite, in pieces that do not depend on the threads. */
 typedef struct mpt_quantize_counts {
     uint64_t elements;
-    uint64_t overflow;  /* finite values that saturated */
+    uint64_t overflow;  /* finite values that were cut to the largest: mpt_overflows */
     uint64_t underflow; /* values other than 0 whose code is zero */
     uint64_t zeros;     /* codes that are zero */
     uint64_t nonfinite; /* NaN and Inf among the values */
@@ -85,6 +85,8 @@ typedef struct mpt_quantize_job {
     float *amax_history; /* delayed: raised to the amax of x where that is larger (and NaN or
                             Inf once the values hold one) */
     mpt_quantize_counts *counts;
+    float *stands_for; /* [R, K]: what each code stands for, as mpt_dequantize; rotated values
+                          stay rotated */
 } mpt_quantize_job;
 
 /* The factor is what data is multiplied by for the value: 1 for wide formats, fl(1/scale) for
@@ -99,7 +101,8 @@ void mpt_quantize_operand(const mpt_quantize_job *job);
 
 /* Both copies of one operand, reading x once: two jobs over the same x, each with a scratch of
  * its own. Where col's quantizer has source = "dequantized", the column copy is made from what
- * the row copy stands for; col's scratch is then mpt_quantize_both_scratch() bytes. */
+ * the row copy stands for, rotated back and, for a BF16 operand, rounded to BF16; col's scratch
+ * is then mpt_quantize_both_scratch() bytes. */
 size_t mpt_quantize_both_scratch(const mpt_quantize_job *row, const mpt_quantize_job *col);
 void mpt_ref_quantize_both(const mpt_quantize_job *row, const mpt_quantize_job *col);
 void mpt_quantize_both(const mpt_quantize_job *row, const mpt_quantize_job *col);

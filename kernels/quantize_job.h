@@ -1,8 +1,16 @@
-/* Between the backends' quantizers: the shape of a job, and the node's way to jobs. */
+/* Between the backends' quantizers: the shape of a job, its scales, the steps of the
+ * definition, and the node's way to jobs.
+ *
+ * A job runs in three steps with nothing but a few numbers between them: rotate; the largest
+ * magnitudes, which give the tensor's scale; blocks. Each step takes ranges of rows of the
+ * quantized orientation, in any order and on any thread, and gives the same bytes. The pieces
+ * that mpt_quantize_piece() cuts are such ranges; sums of doubles are added piece by piece. */
 #ifndef MPT_KERNELS_QUANTIZE_JOB_H
 #define MPT_KERNELS_QUANTIZE_JOB_H
 
 #include "kernels/quantize.h"
+
+/* ---- shape ---- */
 
 /* A job as its quantized orientation sees it: `rows` times `k`, blocks and groups along k. */
 typedef struct mpt_quantize_shape {
@@ -10,11 +18,138 @@ typedef struct mpt_quantize_shape {
     int64_t k_in;                 /* elements along k that x has */
     int64_t row_stride, k_stride; /* of x */
     int64_t block_rows, block_k;
-    bool one_scale; /* one for the whole tensor */
-    int64_t groups; /* of random bits, a row */
+    int64_t blocks_k; /* blocks along k; those at the edges may be smaller */
+    bool one_scale;   /* one for the whole tensor, or none */
+    int64_t groups;   /* of random bits, a row */
 } mpt_quantize_shape;
 
 mpt_quantize_shape mpt_quantize_shape_of(const mpt_quantize_job *job);
+
+/* Rows first ... last - 1, whole blocks; empty where there are fewer blocks than pieces. */
+typedef struct mpt_quantize_range {
+    int64_t first, last;
+} mpt_quantize_range;
+
+enum { MPT_QUANTIZE_PIECES = 64 };
+mpt_quantize_range mpt_quantize_piece(const mpt_quantize_shape *shape, int piece);
+
+/* Whether x is a BF16 operand. */
+static inline bool mpt_quantize_is_bf16(const mpt_quantize_job *job) {
+    return job->bf16 || job->x_bf16;
+}
+
+/* The value of x at (r, k) of the quantized orientation. */
+static inline float mpt_quantize_input(const mpt_quantize_job *job, const mpt_quantize_shape *s,
+                                       int64_t r, int64_t k) {
+    int64_t at = r * s->row_stride + k * s->k_stride;
+    return job->x_bf16 ? mpt_bits_float((uint32_t)job->x_bf16[at] << 16) : job->x[at];
+}
+
+/* The value that is quantized there: where there is a rotation, from the scratch. */
+static inline float mpt_quantize_value(const mpt_quantize_job *job, const mpt_quantize_shape *s,
+                                       int64_t r, int64_t k) {
+    return job->q->hadamard.size ? job->scratch[r * s->k + k]
+                                 : mpt_quantize_input(job, s, r, k);
+}
+
+/* ---- the largest magnitudes ---- */
+
+typedef struct mpt_quantize_amax {
+    uint32_t finite; /* bits of the largest finite magnitude */
+    bool inf, nan;   /* whether there is such a value */
+} mpt_quantize_amax;
+
+static inline void mpt_quantize_amax_see(mpt_quantize_amax *a, float x) {
+    uint32_t bits = mpt_abs_bits(x);
+    if (bits < MPT_INF_BITS) {
+        a->finite = bits > a->finite ? bits : a->finite;
+        return;
+    }
+    a->inf = a->inf || bits == MPT_INF_BITS;
+    a->nan = a->nan || bits > MPT_INF_BITS;
+}
+
+void mpt_quantize_amax_merge(mpt_quantize_amax *a, mpt_quantize_amax b);
+
+/* Whether the tensor's largest magnitudes are asked for at all. */
+bool mpt_quantize_needs_amax(const mpt_quantize_job *job);
+
+/* ---- scales ---- */
+
+/* What holds for every block of a job: constants of its quantizer, and the tensor's scale. */
+typedef struct mpt_tensor_scale {
+    mpt_format format;
+    float max;      /* the largest element with the headroom in it */
+    float bound;    /* largest block scale under an outer one */
+    float constant; /* mpt_quantizer_constant */
+    float cap;      /* FP32 scales of blocks that would be Inf */
+    float headroom; /* for the E8M0 rules that look at the amax alone */
+    bool propagate; /* nonfinite = "propagate" */
+    mpt_quantize_amax seen;
+    float amax;            /* as it is put out and decoded by; Inf or NaN where that shows it */
+    mpt_outer_scale outer; /* where blocks have E4M3 scales */
+    float scale;           /* where there is one FP32 scale for all, or none: then 1 */
+    float decode;          /* its reciprocal */
+    bool capped;           /* the scale of the tensor would have been Inf */
+} mpt_tensor_scale;
+
+mpt_tensor_scale mpt_quantize_tensor_scale(const mpt_quantize_job *job, mpt_quantize_amax seen);
+
+/* The same for a row whose amax is its own: outer = "row". */
+mpt_tensor_scale mpt_quantize_row_scale(const mpt_tensor_scale *tensor, mpt_quantize_amax seen);
+
+/* The outputs that hold one number a tensor: amax, factor and scales where they do, history. */
+void mpt_quantize_put_tensor(const mpt_quantize_job *job, const mpt_tensor_scale *tensor);
+
+/* What a block multiplies by: values before the cast, codes for `decoded`, and codes for what
+ * they stand for. */
+typedef struct mpt_block_factors {
+    uint32_t code; /* where scales are bytes; FP32 scales are `decode` */
+    float encode, decode, restore;
+    bool capped; /* it would have been Inf */
+} mpt_block_factors;
+
+/* Of a block with that amax; NaN makes every part NaN. Four Over Six is another matter. */
+mpt_block_factors mpt_quantize_block_scale(const mpt_quantizer *q,
+                                           const mpt_tensor_scale *tensor, float amax);
+
+/* Of a block whose scale is the E4M3 code. */
+mpt_block_factors mpt_quantize_block_of_code(const mpt_quantizer *q,
+                                             const mpt_tensor_scale *tensor, uint32_t code);
+
+/* The amax of a block as its quantizer takes it: NaN or Inf where that is to be seen. */
+float mpt_quantize_block_amax(const mpt_tensor_scale *tensor, mpt_quantize_amax seen);
+
+/* ---- the definition, over a range of rows ---- */
+
+/* The signs of the rotation, of whichever sort. */
+void mpt_quantize_signs(const mpt_quantize_job *job, uint32_t signs[4]);
+
+void mpt_quantize_rotate_rows(const mpt_quantize_job *job, mpt_quantize_range rows);
+
+mpt_quantize_amax mpt_quantize_amax_rows(const mpt_quantize_job *job, mpt_quantize_range rows);
+
+/* Codes, scales, decoded values, and with outer = "row" amax and factor, of whole rows of
+ * blocks. Adds to `counts` where job->counts is wanted. */
+void mpt_quantize_block_rows(const mpt_quantize_job *job, const mpt_tensor_scale *tensor,
+                             mpt_quantize_range rows, mpt_quantize_counts *counts);
+
+/* Part of a block of the quantized orientation. */
+typedef struct mpt_quantize_area {
+    int64_t r0, r1, k0, k1;
+} mpt_quantize_area;
+
+/* The E4M3 code that Four Over Six chooses for a block. */
+uint32_t mpt_quantize_four_over_six(const mpt_quantize_job *job,
+                                    const mpt_quantize_shape *shape,
+                                    const mpt_tensor_scale *tensor, mpt_quantize_area area,
+                                    float amax);
+
+/* ---- jobs ---- */
+
+/* Both copies, each by `run`; `source` = "dequantized" included. */
+void mpt_quantize_both_by(const mpt_quantize_job *row, const mpt_quantize_job *col,
+                          void (*run)(const mpt_quantize_job *job));
 
 /* Runs the row and the column job of a quantize node. */
 void mpt_quantize_node(const mpt_kernel_args *args, void (*run)(const mpt_quantize_job *job));
@@ -22,29 +157,5 @@ void mpt_quantize_node(const mpt_kernel_args *args, void (*run)(const mpt_quanti
 /* The larger of what the two jobs need. */
 size_t mpt_quantize_node_scratch(const mpt_graph *graph, const mpt_node *node,
                                  size_t (*scratch)(const mpt_quantize_job *job));
-
-/* The steps of the definition over a range of rows of the quantized orientation. A backend
- * that runs them range by range, in any order, gives the same bytes. */
-void mpt_quantize_rotate_rows(const mpt_quantize_job *job, int64_t first, int64_t last);
-
-/* The largest finite magnitude, as bits. Where one scale holds the whole tensor and the
- * elements cannot be NaN, a value that is not finite counts too, and makes that scale NaN. */
-uint32_t mpt_quantize_amax_rows(const mpt_quantize_job *job, int64_t first, int64_t last);
-
-/* What is known of a tensor once its amax is. */
-typedef struct mpt_tensor_scale {
-    float amax;
-    mpt_outer_scale outer; /* where blocks have E4M3 scales */
-    float scale;           /* where there is one FP32 scale for all, or none: then 1 */
-} mpt_tensor_scale;
-
-mpt_tensor_scale mpt_quantize_tensor_scale(const mpt_quantize_job *job, float amax);
-
-/* The amax and factor outputs, and the scale where there is one for all. */
-void mpt_quantize_put_tensor(const mpt_quantize_job *job, const mpt_tensor_scale *tensor);
-
-/* Codes, scales and decoded values of whole rows of blocks. */
-void mpt_quantize_block_rows(const mpt_quantize_job *job, const mpt_tensor_scale *tensor,
-                             int64_t first, int64_t last);
 
 #endif

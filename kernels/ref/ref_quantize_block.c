@@ -1,0 +1,178 @@
+/* ref.quantize, the last step: block by block the scale, and each element's code.
+ *
+ * Here a value is rounded, packed, decoded and counted. What scale a block has is said by
+ * kernels/quantize_scale.c, or chosen in ref_quantize_choice.c. */
+#include "kernels/quantize_job.h"
+
+#include <math.h>
+
+/* What a block's elements need, beside their values. */
+typedef struct block_run {
+    const mpt_quantize_job *job;
+    const mpt_quantize_shape *shape;
+    const mpt_tensor_scale *tensor;
+    mpt_block_factors factors;
+    mpt_quantize_counts *counts; /* NULL: not wanted */
+} block_run;
+
+/* ---- codes ---- */
+
+/* 16 random bits an element of the group that k lies in. */
+static void draw(const block_run *b, int64_t r, int64_t k, uint32_t bits[MPT_RANDOM_GROUP]) {
+    uint64_t group = (uint64_t)(r * b->shape->groups + k / MPT_RANDOM_GROUP);
+    uint8_t high[MPT_RANDOM_GROUP], low[MPT_RANDOM_GROUP] = {0};
+    mpt_random_bytes(&b->job->key, group, 0, high);
+    if (!mpt_takes_one_byte(b->job->q->format))
+        mpt_random_bytes(&b->job->key, group, MPT_RANDOM_LOW, low);
+    for (int i = 0; i < MPT_RANDOM_GROUP; i++)
+        bits[i] = (uint32_t)high[i] << 8 | low[i];
+}
+
+/* The code of x, whose value under the scale is y. */
+static uint32_t code_of(const block_run *b, float x, float y, uint32_t bits) {
+    const mpt_quantizer *q = b->job->q;
+    const mpt_format *f = &b->tensor->format;
+    uint32_t code = 0;
+    switch (q->rounding) {
+    case MPT_ROUNDING_NEAREST:
+        code = mpt_encode_as(q->format, f, y, MPT_ROUND_EVEN);
+        break;
+    case MPT_ROUNDING_STOCHASTIC:
+        code = mpt_encode_stochastic(q->format, y, bits);
+        break;
+    case MPT_ROUNDING_TOWARD_ZERO:
+        code = mpt_encode_as(q->format, f, y, MPT_ROUND_ZERO);
+        break;
+    case MPT_ROUNDING_HALF_AWAY:
+        code = mpt_encode_as(q->format, f, y, MPT_ROUND_AWAY);
+        break;
+    }
+    bool visible = b->shape->one_scale && b->tensor->propagate;
+    return visible ? mpt_code_visible(q->format, x, code) : code;
+}
+
+/* ---- outputs ---- */
+
+static void put_code(const block_run *b, int64_t r, int64_t k, uint32_t code) {
+    const mpt_quantize_job *job = b->job;
+    int bits = mpt_code_bits(job->q->format);
+    if (bits == 4) {
+        uint8_t *byte = &job->codes[r * ((b->shape->k + 1) / 2) + k / 2];
+        *byte = (uint8_t)(k % 2 ? *byte | code << 4 : code);
+        return;
+    }
+    int64_t bytes = bits / 8;
+    for (int64_t i = 0; i < bytes; i++)
+        job->codes[(r * b->shape->k + k) * bytes + i] = (uint8_t)(code >> 8 * i);
+}
+
+static void put(const block_run *b, int64_t r, int64_t k, uint32_t code, float value) {
+    const mpt_quantize_job *job = b->job;
+    if (job->decoded && k < job->decoded_k) {
+        int64_t at = job->column ? k * job->cols + r : r * job->decoded_k + k;
+        job->decoded[at] = b->shape->one_scale ? value : value * b->factors.decode;
+    }
+    if (job->codes)
+        put_code(b, r, k, code);
+    if (job->stands_for)
+        job->stands_for[r * b->shape->k + k] = value * b->factors.restore;
+}
+
+/* x became y under the scale, which was rounded to `value`. */
+static void count(const block_run *b, float x, float y, float value) {
+    mpt_quantize_counts *c = b->counts;
+    c->elements++;
+    c->zeros += value == 0.0f;
+    if (!mpt_is_finite(x)) {
+        c->nonfinite++;
+        return;
+    }
+    c->underflow += x != 0.0f && value == 0.0f;
+    c->overflow += mpt_overflows(&b->tensor->format, y) != 0;
+    c->amax = fabsf(x) > c->amax ? fabsf(x) : c->amax;
+    float restored = value * b->factors.restore;
+    if (restored != restored)
+        return; /* a scale that is NaN says all there is to say */
+    double error = (double)x - (double)restored;
+    c->signal += (double)x * (double)x;
+    c->noise += error * error;
+}
+
+static void encode_area(const block_run *b, mpt_quantize_area a) {
+    bool stochastic = b->job->q->rounding == MPT_ROUNDING_STOCHASTIC;
+    uint32_t bits[MPT_RANDOM_GROUP] = {0};
+    for (int64_t r = a.r0; r < a.r1; r++)
+        for (int64_t k = a.k0; k < a.k1; k++) {
+            float x = mpt_quantize_value(b->job, b->shape, r, k), y = x * b->factors.encode;
+            if (stochastic && (k == a.k0 || k % MPT_RANDOM_GROUP == 0))
+                draw(b, r, k, bits);
+            uint32_t code = code_of(b, x, y, bits[k % MPT_RANDOM_GROUP]);
+            float value = mpt_decode(b->job->q->format, code);
+            put(b, r, k, code, value);
+            if (b->counts)
+                count(b, x, y, value);
+        }
+}
+
+/* ---- blocks ---- */
+
+static void block(block_run *b, mpt_quantize_area a) {
+    const mpt_quantize_job *job = b->job;
+    const mpt_quantizer *q = job->q;
+    mpt_quantize_amax seen = {0, false, false};
+    for (int64_t r = a.r0; r < a.r1; r++)
+        for (int64_t k = a.k0; k < a.k1; k++)
+            mpt_quantize_amax_see(&seen, mpt_quantize_value(job, b->shape, r, k));
+    float amax = mpt_quantize_block_amax(b->tensor, seen);
+    if (q->scale_rule.kind == MPT_RULE_FOUR_OVER_SIX)
+        b->factors = mpt_quantize_block_of_code(
+            q, b->tensor, mpt_quantize_four_over_six(job, b->shape, b->tensor, a, amax));
+    else
+        b->factors = mpt_quantize_block_scale(q, b->tensor, amax);
+    int64_t at = a.r0 / b->shape->block_rows * b->shape->blocks_k + a.k0 / b->shape->block_k;
+    if (job->scales && q->scale_format <= MPT_SCALE_POW2)
+        ((float *)job->scales)[at] = b->factors.decode;
+    else if (job->scales)
+        ((uint8_t *)job->scales)[at] = (uint8_t)b->factors.code;
+    if (b->counts)
+        b->counts->capped += b->factors.capped;
+    encode_area(b, a);
+}
+
+/* The second-level scale of one row, and its outputs. */
+static mpt_tensor_scale row_scale(const block_run *b, const mpt_tensor_scale *tensor,
+                                  int64_t r) {
+    const mpt_quantize_job *job = b->job;
+    mpt_quantize_range row = {r, r + 1};
+    mpt_tensor_scale t = mpt_quantize_row_scale(tensor, mpt_quantize_amax_rows(job, row));
+    if (job->amax)
+        job->amax[r] = t.amax;
+    if (job->factor)
+        job->factor[r] = t.amax;
+    if (b->counts)
+        b->counts->capped += t.capped;
+    return t;
+}
+
+void mpt_quantize_block_rows(const mpt_quantize_job *job, const mpt_tensor_scale *tensor,
+                             mpt_quantize_range rows, mpt_quantize_counts *counts) {
+    mpt_quantize_shape s = mpt_quantize_shape_of(job);
+    mpt_tensor_scale own = *tensor;
+    block_run b = {job, &s, &own, {0}, job->counts ? counts : NULL};
+    if (s.one_scale) {
+        b.factors.encode = tensor->scale;
+        b.factors.restore = tensor->decode;
+        encode_area(&b, (mpt_quantize_area){rows.first, rows.last, 0, s.k});
+        return;
+    }
+    for (int64_t r = rows.first; r < rows.last; r += s.block_rows) {
+        if (job->q->outer == MPT_OUTER_ROW)
+            own = row_scale(&b, tensor, r);
+        for (int64_t k = 0; k < s.k; k += s.block_k) {
+            mpt_quantize_area a = {r, r + s.block_rows, k, k + s.block_k};
+            a.r1 = a.r1 < rows.last ? a.r1 : rows.last;
+            a.k1 = a.k1 < s.k ? a.k1 : s.k;
+            block(&b, a);
+        }
+    }
+}
