@@ -2,6 +2,7 @@
  *
  * numerics_cast.h    float32 to codes and back, one rounding, nearest even
  * numerics_scale.h   scales of tensors and blocks, and the Hadamard rotation
+ * numerics_layout.h  the order of block scales that tensor cores read
  * numerics_random.h  the keyed stream of stochastic rounding, and its rule
  *
  * Kernels of every backend are made from these, or are tested to give the same bytes. Integer
@@ -12,6 +13,7 @@
 #define MPT_KERNELS_NUMERICS_H
 
 #include "kernels/numerics_cast.h"
+#include "kernels/numerics_layout.h"
 #include "kernels/numerics_random.h"
 #include "kernels/numerics_scale.h"
 

@@ -41,10 +41,12 @@ static inline mpt_quantizer case_stochastic(mpt_quantizer q) {
 /* All outputs of one job; buffers are filled with a pattern first, so that what is not written
  * shows. */
 typedef struct case_result {
-    float *decoded;
+    float *decoded, *stands_for;
     uint8_t *codes, *scales;
-    float amax, factor;
-    size_t decoded_bytes, codes_bytes, scales_bytes;
+    float amax, factor;           /* of the tensor, or of the first row */
+    float *row_amax, *row_factor; /* one a row with outer = "row", else one */
+    size_t decoded_bytes, codes_bytes, scales_bytes, row_bytes;
+    mpt_quantize_counts counts;
 } case_result;
 
 static inline void *case_buffer(size_t bytes) {
@@ -56,41 +58,71 @@ static inline void *case_buffer(size_t bytes) {
 
 static inline void case_free(case_result *r) {
     free(r->decoded);
+    free(r->stands_for);
     free(r->codes);
     free(r->scales);
+    free(r->row_amax);
+    free(r->row_factor);
 }
 
-enum { CASE_DECODED = 1, CASE_CODES = 2 };
+static inline int64_t case_ceil(int64_t n, int64_t by) {
+    return by ? (n + by - 1) / by : 0;
+}
 
-/* Runs a job; `what` says which outputs are asked for beside factor and amax. */
-static inline case_result case_run(void (*run)(const mpt_quantize_job *), mpt_quantize_job job,
-                                   int what) {
+/* Bytes of the scales output. */
+static inline size_t case_scales_bytes(const mpt_quantizer *q, int64_t rows, int64_t k) {
+    if (q->scale.kind == MPT_SCALING_NONE)
+        return 0;
+    int64_t blocks = case_ceil(rows, q->block_rows ? q->block_rows : rows) *
+                     case_ceil(k, q->block_cols ? q->block_cols : k);
+    return (size_t)blocks * (q->scale_format <= MPT_SCALE_POW2 ? sizeof(float) : 1);
+}
+
+static inline case_result case_result_for(const mpt_quantize_job *job) {
     case_result r = {0};
-    int64_t rows = job.column ? job.cols : job.rows;
-    int64_t k = mpt_quantizer_extent(job.q, job.column ? job.rows : job.cols);
-    int64_t br = job.q->block_rows ? job.q->block_rows : rows;
-    int64_t bk = job.q->block_cols ? job.q->block_cols : k;
-    size_t blocks = (size_t)((rows + br - 1) / br * ((k + bk - 1) / bk));
+    int64_t rows = job->column ? job->cols : job->rows;
+    int64_t k = mpt_quantizer_extent(job->q, job->column ? job->rows : job->cols);
+    int bits = mpt_code_bits(job->q->format);
     r.decoded_bytes = (size_t)(rows * k) * 4;
-    r.codes_bytes = (size_t)rows * (size_t)((k * mpt_dtype_bits(job.q->format) + 7) / 8);
-    r.scales_bytes = job.q->scale_format == MPT_SCALE_E4M3 ? blocks : 0;
+    r.codes_bytes = (size_t)rows * (size_t)((k * bits + 7) / 8);
+    r.scales_bytes = case_scales_bytes(job->q, rows, k);
+    r.row_bytes = (size_t)(job->q->outer == MPT_OUTER_ROW ? rows : 1) * sizeof(float);
     r.decoded = case_buffer(r.decoded_bytes);
+    r.stands_for = case_buffer(r.decoded_bytes);
     r.codes = case_buffer(r.codes_bytes);
     r.scales = case_buffer(r.scales_bytes);
-    if (what & CASE_DECODED) {
-        job.decoded = r.decoded;
-        job.decoded_k = k;
-    }
-    if (what & CASE_CODES) {
-        job.codes = r.codes;
-        job.scales = r.scales;
-    }
-    job.factor = &r.factor;
-    bool wants_amax = job.q->scale.kind != MPT_SCALING_NONE;
-    job.amax = wants_amax ? &r.amax : NULL;
+    r.row_amax = case_buffer(r.row_bytes);
+    r.row_factor = case_buffer(r.row_bytes);
+    memset(&r.counts, 0x5A, sizeof r.counts);
+    return r;
+}
+
+/* Which outputs are asked for, beside factor and amax. CODES stands for the scales too. */
+enum { CASE_DECODED = 1, CASE_CODES = 2, CASE_COUNTS = 4, CASE_STANDS_FOR = 8 };
+
+/* The job with its outputs in r. */
+static inline mpt_quantize_job case_job(mpt_quantize_job job, case_result *r, int what) {
+    int64_t k = mpt_quantizer_extent(job.q, job.column ? job.rows : job.cols);
+    job.decoded = what & CASE_DECODED ? r->decoded : NULL;
+    job.decoded_k = k;
+    job.codes = what & CASE_CODES ? r->codes : NULL;
+    job.scales = what & CASE_CODES ? r->scales : NULL;
+    job.counts = what & CASE_COUNTS ? &r->counts : NULL;
+    job.stands_for = what & CASE_STANDS_FOR ? r->stands_for : NULL;
+    job.factor = r->row_factor;
+    job.amax = job.q->scale.kind != MPT_SCALING_NONE ? r->row_amax : NULL;
+    return job;
+}
+
+static inline case_result case_run(void (*run)(const mpt_quantize_job *), mpt_quantize_job job,
+                                   int what) {
+    case_result r = case_result_for(&job);
+    job = case_job(job, &r, what);
     job.scratch = case_buffer(mpt_quantize_scratch(&job));
     run(&job);
     free(job.scratch);
+    r.amax = job.amax ? *r.row_amax : 0.0f;
+    r.factor = *r.row_factor;
     return r;
 }
 

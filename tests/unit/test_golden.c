@@ -1,219 +1,110 @@
-/* Golden vectors: codes, scales, amax and decoded values of ref and cpu, bit for bit. */
-#include "safetensors.h"
-#include "quantize_case.h"
+/* Golden vectors of NVFP4 and its variants: codes, scales, amax and decoded values of ref and
+ * cpu, bit for bit. */
+#include "golden_case.h"
 
-#include "kernels/cpu/quantize.h"
-#include "kernels/cpu/simd.h"
-
-typedef void (*quantize_fn)(const mpt_quantize_job *);
-static const quantize_fn backends[] = {mpt_ref_quantize_operand, mpt_quantize_operand};
-
-/* Calls back for each case of `inputs` that `file` has `tensor` of. */
-typedef struct golden_case {
-    const char *name;
-    mpt_quantize_job job; /* x, rows, cols, bf16 */
-} golden_case;
-
-static golden_case case_of(const golden_file *inputs, const char *name) {
-    golden_tensor x = golden_get(inputs, name, "x");
-    golden_case c = {name, {.x = x.data, .rows = x.rows, .cols = x.cols}};
-    c.job.bf16 = *(const uint8_t *)golden_get(inputs, name, "is_bf16").data;
-    return c;
-}
-
-/* ---- nvfp4 ---- */
-
-/* Golden scales are repeated over the rows of a block. */
-static void check_scales(const golden_case *c, const case_result *r, golden_tensor want,
-                         int64_t block_rows) {
-    for (int64_t i = 0; i < want.rows; i++)
-        if (memcmp(r->scales + i / block_rows * want.cols,
-                   (const uint8_t *)want.data + i * want.cols, (size_t)want.cols))
-            fail_msg("%s: scales of row %d", c->name, (int)i);
-}
-
-/* Decoded from the golden bytes by table, in the layout of x. */
-static void check_decoded(const golden_case *c, const case_result *r, golden_tensor q,
-                          golden_tensor s) {
-    static const float value[] = {0, .5f, 1, 1.5f, 2, 3, 4, 6};
-    for (int64_t i = 0; i < q.rows; i++)
-        for (int64_t k = 0; k < 2 * q.cols; k++) {
-            uint32_t code = ((const uint8_t *)q.data)[i * q.cols + k / 2] >> 4 * (k % 2) & 15u;
-            uint8_t scale = ((const uint8_t *)s.data)[i * s.cols + k / 16];
-            float want = value[code & 7] * mpt_decode(MPT_DTYPE_E4M3, scale);
-            want = code & 8 ? -want : want;
-            float got = r->decoded[c->job.column ? k * q.rows + i : i * 2 * q.cols + k];
-            if (mpt_float_bits(got) != mpt_float_bits(want))
-                fail_msg("%s: decoded (%d, %d) is %a, not %a", c->name, (int)i, (int)k,
-                         (double)got, (double)want);
-        }
-}
-
-static golden_tensor side_of(const golden_file *file, const char *name, const char *what,
+/* "q" or "s" or "amax" of one copy; `suffix` is "_cuda", "_nosign" or nothing. */
+static golden_tensor side_of(const golden_files *files, const char *name, const char *what,
                              bool column, const char *suffix) {
     char tensor[64];
     snprintf(tensor, sizeof tensor, "%s_%s%s", what, column ? "col" : "row", suffix);
-    return golden_find(file, name, tensor);
+    return golden_find(&files->file, name, tensor);
 }
 
-static void check_nvfp4(golden_case *c, const golden_file *file, const mpt_quantizer *q,
-                        const char *suffix) {
-    golden_tensor s = side_of(file, c->name, "s", c->job.column, suffix);
-    golden_tensor amax = side_of(file, c->name, "amax", c->job.column, suffix);
-    golden_tensor codes = side_of(file, c->name, "q", c->job.column, "_cuda");
-    if (!codes.data || *suffix)
-        codes = side_of(file, c->name, "q", c->job.column, suffix);
-    assert_true(s.data && amax.data && codes.data);
-    c->job.q = q;
-    for (size_t b = 0; b < MPT_COUNT(backends); b++) {
-        case_result r = case_run(backends[b], c->job, CASE_DECODED | CASE_CODES);
-        assert_memory_equal(&r.amax, amax.data, 4);
-        assert_memory_equal(&r.factor, amax.data, 4);
-        assert_int_equal(r.codes_bytes, codes.bytes);
-        if (memcmp(r.codes, codes.data, codes.bytes))
-            fail_msg("%s: codes of backend %d", c->name, (int)b);
-        check_scales(c, &r, s, q->block_rows);
-        check_decoded(c, &r, codes, s);
-        case_free(&r);
-        r = case_run(backends[b], c->job, CASE_DECODED); /* the fast path */
-        assert_memory_equal(&r.factor, amax.data, 4);
-        check_decoded(c, &r, codes, s);
-        case_free(&r);
-    }
+/* The quantizers of the two copies. */
+typedef struct two_copies {
+    mpt_quantizer row, column;
+} two_copies;
+
+static void check_side(const golden_files *files, const char *name, const mpt_quantizer *q,
+                       bool column, const char *suffix) {
+    /* "_2d" is part of the name of a Four Over Six case, not of its input. */
+    char input[128];
+    const char *end = strstr(name, "_2d");
+    snprintf(input, sizeof input, "%.*s", (int)(end ? (size_t)(end - name) : strlen(name)),
+             name);
+    mpt_quantize_job job = golden_input(&files->inputs, input);
+    job.column = column;
+    golden_want want = {.q = q, .scales_repeated = true};
+    want.codes = side_of(files, name, "q", column, *suffix ? suffix : "_cuda");
+    if (!want.codes.data)
+        want.codes = side_of(files, name, "q", column, suffix);
+    want.positive_zeros = q->outer == MPT_OUTER_ROW;
+    want.scales = side_of(files, name, "s", column, suffix);
+    want.amax = want.factor = side_of(files, name, "amax", column, suffix);
+    if (!*suffix)
+        want.hash = side_of(files, name, "deq", column, "_fnv");
+    assert_true(want.codes.data && want.scales.data && want.amax.data);
+    golden_check(name, job, &want);
 }
 
-/* Every case of a file, both sides where `columns` says so; gives how many. */
-static int check_nvfp4_file(const char *name, const mpt_quantizer *row,
-                            const mpt_quantizer *column) {
-    golden_file inputs = golden_open("inputs"), file = golden_open(name);
-    const char *key;
-    json_t *entry;
-    int n = 0;
-    json_object_foreach(inputs.header, key, entry) {
-        char *slash = strstr(key, "/x"), input[128];
-        if (!slash)
-            continue;
-        snprintf(input, sizeof input, "%.*s", (int)(slash - key), key);
-        golden_case c = case_of(&inputs, input);
-        if (!golden_find(&file, input, "q_row").data)
-            continue;
-        check_nvfp4(&c, &file, row, "");
-        c.job.column = true;
-        check_nvfp4(&c, &file, column, "");
-        mpt_quantizer plain = *column;
-        plain.hadamard.signs = MPT_SIGNS_NONE;
-        if (golden_find(&file, input, "q_col_nosign").data &&
-            golden_find(&file, input, "s_col_nosign").data)
-            check_nvfp4(&c, &file, &plain, "_nosign");
-        n++;
-    }
-    golden_close(&inputs);
-    golden_close(&file);
-    return n;
+static void check_case(const golden_files *files, const char *name, const void *with) {
+    const two_copies *q = with;
+    check_side(files, name, &q->row, false, "");
+    check_side(files, name, &q->column, true, "");
+    if (!side_of(files, name, "q", true, "_nosign").data)
+        return;
+    mpt_quantizer plain = q->column;
+    plain.hadamard.signs = MPT_SIGNS_NONE;
+    check_side(files, name, &plain, true, "_nosign");
 }
 
 static void test_nvfp4_when_1x16_blocks_then_golden(void **state) {
     (void)state;
-    mpt_quantizer q = case_nvfp4(1);
-    assert_int_equal(check_nvfp4_file("nvfp4_1d", &q, &q), 30);
+    two_copies q = {case_nvfp4(1), case_nvfp4(1)};
+    assert_int_equal(golden_for_each("nvfp4_1d", "q_row", check_case, &q), 30);
 }
 
 static void test_nvfp4_when_16x16_blocks_then_golden(void **state) {
     (void)state;
-    mpt_quantizer q = case_nvfp4(16);
-    assert_int_equal(check_nvfp4_file("nvfp4_2d", &q, &q), 30);
+    two_copies q = {case_nvfp4(16), case_nvfp4(16)};
+    assert_int_equal(golden_for_each("nvfp4_2d", "q_row", check_case, &q), 30);
 }
 
 static void test_nvfp4_when_columns_are_rotated_then_golden(void **state) {
     (void)state;
-    mpt_quantizer row = case_nvfp4(1), column = case_rotated(row, 16, MPT_SIGNS_FIXED);
-    assert_int_equal(check_nvfp4_file("nvfp4_rht", &row, &column), 11);
-}
-
-/* ---- fp8 ---- */
-
-static void check_fp8(const golden_case *c, mpt_dtype format, golden_tensor want,
-                      const uint8_t *codes, const float *decoded) {
-    const uint8_t *w = want.data;
-    for (size_t i = 0; i < want.bytes; i++) {
-        if (codes && codes[i] != w[i])
-            fail_msg("%s: code %d is 0x%x, not 0x%x", c->name, (int)i, codes[i], w[i]);
-        if (mpt_float_bits(decoded[i]) != mpt_float_bits(mpt_decode(format, w[i])))
-            fail_msg("%s: value %d is %a", c->name, (int)i, (double)decoded[i]);
-    }
-}
-
-static void check_current(const char *name, mpt_dtype format) {
-    golden_file inputs = golden_open("inputs"), file = golden_open(name);
-    mpt_quantizer q = case_fp8(format);
-    const char *key;
-    json_t *entry;
-    int n = 0;
-    json_object_foreach(file.header, key, entry) {
-        char *slash = strstr(key, "/q"), input[128];
-        if (!slash)
-            continue;
-        snprintf(input, sizeof input, "%.*s", (int)(slash - key), key);
-        golden_case c = case_of(&inputs, input);
-        c.job.q = &q;
-        golden_tensor want = golden_get(&file, input, "q");
-        for (size_t b = 0; b < MPT_COUNT(backends); b++)
-            for (int what = CASE_DECODED; what <= (CASE_DECODED | CASE_CODES); what += 2) {
-                case_result r = case_run(backends[b], c.job, what);
-                assert_memory_equal(&r.amax, golden_get(&file, input, "amax").data, 4);
-                assert_memory_equal(&r.factor, golden_get(&file, input, "scale_inv").data, 4);
-                check_fp8(&c, format, want, what & CASE_CODES ? r.codes : NULL, r.decoded);
-                case_free(&r);
-            }
-        n++;
-    }
-    assert_int_equal(n, 30);
-    golden_close(&inputs);
+    two_copies q = {case_nvfp4(1), case_rotated(case_nvfp4(1), 16, MPT_SIGNS_FIXED)};
+    assert_int_equal(golden_for_each("nvfp4_rht", "q_row", check_case, &q), 11);
+    golden_file file = golden_open("nvfp4_rht");
+    uint32_t mask, signs[4];
+    memcpy(&mask, golden_get(&file, "constants", "sign_mask").data, 4);
+    mpt_fixed_signs(signs);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(signs[i], mask | mask << 16);
     golden_close(&file);
 }
 
-static void test_fp8_when_scaling_is_current_then_golden(void **state) {
+static void test_nvfp4_when_rows_have_their_own_amax_then_golden(void **state) {
     (void)state;
-    check_current("fp8_current_e4m3", MPT_DTYPE_E4M3);
-    check_current("fp8_current_e5m2", MPT_DTYPE_E5M2);
+    two_copies q = {case_nvfp4(1), case_nvfp4(1)};
+    q.row.outer = q.column.outer = MPT_OUTER_ROW;
+    assert_int_equal(golden_for_each("nvfp4_rowscaled", "q_row", check_case, &q), 30);
 }
 
-/* Casts with a scale from elsewhere: products overflow and must saturate, not turn into NaN. */
-static void check_cast(const char *name, mpt_dtype format) {
-    golden_file inputs = golden_open("inputs"), file = golden_open(name);
-    const char *key;
-    json_t *entry;
-    int n = 0;
-    json_object_foreach(file.header, key, entry) {
-        char *slash = strstr(key, "/q"), scaled[128], input[128];
-        if (!slash)
-            continue;
-        snprintf(scaled, sizeof scaled, "%.*s", (int)(slash - key), key);
-        snprintf(input, sizeof input, "%.*s", (int)(strchr(key, '@') - key), key);
-        golden_case c = case_of(&inputs, input);
-        golden_tensor want = golden_get(&file, scaled, "q");
-        float scale, *decoded = case_buffer(want.bytes * 4);
-        memcpy(&scale, golden_get(&file, scaled, "scale").data, 4);
-        for (size_t i = 0; i < want.bytes; i++)
-            decoded[i] = mpt_round(format, c.job.x[i] * scale);
-        check_fp8(&c, format, want, NULL, decoded);
-#ifdef MPT_HAS_X86
-        if (mpt_cpu_has_avx2())
-            mpt_avx2_scaled(format, c.job.x, decoded, want.bytes, scale);
-#endif
-        check_fp8(&c, format, want, NULL, decoded);
-        free(decoded);
-        n++;
-    }
-    assert_int_equal(n, 28);
-    golden_close(&inputs);
-    golden_close(&file);
+/* ---- four over six ---- */
+
+static void check_four_over_six_case(const golden_files *files, const char *name,
+                                     const void *with) {
+    two_copies q = *(const two_copies *)with;
+    q.row.block_rows = q.column.block_rows = strstr(name, "_2d") ? 16 : 1;
+    check_case(files, name, &q);
 }
 
-static void test_fp8_when_scale_is_given_then_golden(void **state) {
+static void check_four_over_six(const char *file, mpt_choice_error error, int32_t bound) {
+    two_copies q = {case_nvfp4(1), case_nvfp4(1)};
+    q.row.scale_rule = q.column.scale_rule =
+        (mpt_scale_rule){MPT_RULE_FOUR_OVER_SIX, error, bound};
+    assert_int_equal(golden_for_each(file, "q_row", check_four_over_six_case, &q), 16);
+}
+
+static void test_four_over_six_when_mean_absolute_error_then_golden(void **state) {
     (void)state;
-    check_cast("fp8_delayed_cast_e4m3", MPT_DTYPE_E4M3);
-    check_cast("fp8_delayed_cast_e5m2", MPT_DTYPE_E5M2);
+    check_four_over_six("nvfp4_4over6_mae256", MPT_ERROR_MAE, 256);
+    check_four_over_six("nvfp4_4over6_mae448", MPT_ERROR_MAE, 448);
+}
+
+static void test_four_over_six_when_mean_squared_error_then_golden(void **state) {
+    (void)state;
+    check_four_over_six("nvfp4_4over6_mse256", MPT_ERROR_MSE, 256);
 }
 
 /* ---- stochastic rounding ---- */
@@ -259,8 +150,9 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_nvfp4_when_1x16_blocks_then_golden),
     cmocka_unit_test(test_nvfp4_when_16x16_blocks_then_golden),
     cmocka_unit_test(test_nvfp4_when_columns_are_rotated_then_golden),
-    cmocka_unit_test(test_fp8_when_scaling_is_current_then_golden),
-    cmocka_unit_test(test_fp8_when_scale_is_given_then_golden),
+    cmocka_unit_test(test_nvfp4_when_rows_have_their_own_amax_then_golden),
+    cmocka_unit_test(test_four_over_six_when_mean_absolute_error_then_golden),
+    cmocka_unit_test(test_four_over_six_when_mean_squared_error_then_golden),
     cmocka_unit_test(test_stochastic_when_bytes_are_given_then_golden),
     cmocka_unit_test(test_philox_when_keyed_then_golden),
 };
