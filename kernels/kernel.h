@@ -22,6 +22,8 @@ typedef struct mpt_tensor {
     int64_t dims[MPT_MAX_RANK];
 } mpt_tensor;
 
+struct mpt_quantize_counts; /* kernels/quantize.h */
+
 /* What changes from step to step, set by the trainer. */
 typedef struct mpt_run_env {
     uint64_t seed;
@@ -32,6 +34,9 @@ typedef struct mpt_run_env {
     float lr;
     float bias_correction1, bias_correction2; /* 1 - beta^t, of applied steps */
     int n_threads;
+    bool evaluating; /* nothing that outlives the step is written: no amax enters a history */
+    /* One for each of the graph's operands, added to; NULL: nothing is counted. */
+    struct mpt_quantize_counts *counts;
 } mpt_run_env;
 
 typedef struct mpt_kernel_args {

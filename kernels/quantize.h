@@ -32,6 +32,11 @@ void mpt_cpu_cast(const mpt_kernel_args *args);
  * multiple of its size, and the rotated padding carries part of the values. */
 int64_t mpt_quantizer_extent(const mpt_quantizer *q, int64_t k);
 
+/* The signs of a rotation as a mask: fixed ones, none, or those drawn under the quantizer's own
+ * seed or else the key's. `scope` is 0 or the hash of a layer's path. */
+void mpt_hadamard_signs(const mpt_hadamard *hadamard, const mpt_random_key *key, uint32_t scope,
+                        uint32_t signs[4]);
+
 /* What happened to the values of one copy. Sums run over the values as they are quantized
  * (after a rotation) that are finite, in pieces that do not depend on the threads. */
 typedef struct mpt_quantize_counts {

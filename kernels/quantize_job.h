@@ -151,11 +151,17 @@ uint32_t mpt_quantize_four_over_six(const mpt_quantize_job *job,
 void mpt_quantize_both_by(const mpt_quantize_job *row, const mpt_quantize_job *col,
                           void (*run)(const mpt_quantize_job *job));
 
-/* Runs the row and the column job of a quantize node. */
-void mpt_quantize_node(const mpt_kernel_args *args, void (*run)(const mpt_quantize_job *job));
+/* What a backend runs jobs with: mpt_quantize_operand, mpt_quantize_both, mpt_quantize_scratch
+ * and their like. */
+typedef struct mpt_quantize_backend {
+    void (*one)(const mpt_quantize_job *job);
+    void (*both)(const mpt_quantize_job *row, const mpt_quantize_job *col);
+    size_t (*scratch)(const mpt_quantize_job *job);
+} mpt_quantize_backend;
 
-/* The larger of what the two jobs need. */
+/* Runs the row and the column job of a quantize node; the scratch of both. */
+void mpt_quantize_node(const mpt_kernel_args *args, const mpt_quantize_backend *backend);
 size_t mpt_quantize_node_scratch(const mpt_graph *graph, const mpt_node *node,
-                                 size_t (*scratch)(const mpt_quantize_job *job));
+                                 const mpt_quantize_backend *backend);
 
 #endif

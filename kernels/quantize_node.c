@@ -1,5 +1,20 @@
-/* From a quantize node of the graph to the jobs of its two copies: keys, formats, outputs. */
+/* From a quantize node of the graph to the jobs of its two copies: keys, formats, the state of
+ * delayed scaling, outputs, counts. */
 #include "kernels/quantize_job.h"
+#include "kernels/tensor.h"
+
+enum { ALIGN = 64 };
+
+void mpt_hadamard_signs(const mpt_hadamard *hadamard, const mpt_random_key *key, uint32_t scope,
+                        uint32_t signs[4]) {
+    uint64_t seed = hadamard->seed < 0 ? key->seed : (uint64_t)hadamard->seed;
+    uint32_t step = hadamard->redraw == MPT_REDRAW_STEP ? key->step : 0;
+    memset(signs, 0, 4 * sizeof *signs);
+    if (hadamard->signs == MPT_SIGNS_RANDOM)
+        mpt_random_signs(seed, scope, step, signs);
+    else if (hadamard->signs == MPT_SIGNS_FIXED)
+        mpt_fixed_signs(signs);
+}
 
 /* The job of one copy; `x` may lack data where only its shape is known yet. */
 static mpt_quantize_job job_of(const mpt_node *node, bool column, const mpt_tensor *x) {
@@ -10,45 +25,91 @@ static mpt_quantize_job job_of(const mpt_node *node, bool column, const mpt_tens
     job.cols = x->dims[1];
     job.column = column;
     job.bf16 = x->dtype == MPT_DTYPE_BF16;
+    job.fp16 = x->dtype == MPT_DTYPE_FP16;
     return job;
 }
 
-void mpt_quantize_node(const mpt_kernel_args *args, void (*run)(const mpt_quantize_job *job)) {
-    const mpt_node *node = args->node;
-    const mpt_run_env *env = args->env;
-    for (int side = 0; side < 2; side++) {
-        const mpt_tensor *data = &args->out[2 * side], *factor = &args->out[2 * side + 1];
-        if (!(side ? node->attrs.has_col : node->attrs.has_row))
-            continue;
-        mpt_quantize_job job = job_of(node, side, &args->in[0]);
-        mpt_quantize_shape s = mpt_quantize_shape_of(&job);
-        job.key.seed = env->seed;
-        job.key.step = env->step;
-        job.key.operand = side ? node->attrs.col_operand : node->attrs.row_operand;
-        /* Weights are quantized once a step, before the micro-batches. */
-        uint64_t micro_batch = node->pass == MPT_PASS_PREPARE ? 0 : env->micro_batch;
-        job.key.first_group = micro_batch * (uint64_t)s.rows * (uint64_t)s.groups;
-        job.scratch = args->scratch;
-        job.decoded = data->data;
-        job.decoded_k = data->dims[side ? 0 : 1];
-        job.factor = factor->data;
-        run(&job);
+/* Keys of what is random: the stream of the elements, the signs of the rotation. */
+static void set_keys(mpt_quantize_job *job, const mpt_node *node, const mpt_run_env *env) {
+    const mpt_attrs *a = &node->attrs;
+    mpt_quantize_shape s = mpt_quantize_shape_of(job);
+    job->key.seed = env->seed;
+    job->key.step = env->step;
+    job->key.operand = job->column ? a->col_operand : a->row_operand;
+    /* Weights are quantized once a step, before the micro-batches. */
+    uint64_t micro_batch = node->pass == MPT_PASS_PREPARE ? 0 : env->micro_batch;
+    job->key.first_group = micro_batch * (uint64_t)s.rows * (uint64_t)s.groups;
+    if (job->q->hadamard.size)
+        mpt_hadamard_signs(&job->q->hadamard, &job->key,
+                           job->column ? a->col_scope : a->row_scope, job->signs);
+}
+
+/* A whole job: an evaluation reads the delayed scale, but leaves no trace in the history. */
+static mpt_quantize_job fill_job(const mpt_kernel_args *args, bool column) {
+    int in = column ? 3 : 1, out = column ? 2 : 0;
+    mpt_quantize_job job = job_of(args->node, column, &args->in[0]);
+    set_keys(&job, args->node, args->env);
+    job.scale = mpt_arg_in(args, in);
+    if (in + 1 < args->node->n_in && !args->env->evaluating)
+        job.amax_history = args->in[in + 1].data;
+    job.scratch = args->scratch;
+    job.decoded = args->out[out].data;
+    job.decoded_k = args->out[out].dims[column ? 0 : 1];
+    job.factor = args->out[out + 1].data;
+    return job;
+}
+
+/* Bytes of a job's scratch, such that another's may follow. A job that counts may take a slower
+ * path with more of it, and any step may be counted. */
+static size_t scratch_of(const mpt_quantize_backend *backend, const mpt_quantize_job *job) {
+    mpt_quantize_counts any;
+    mpt_quantize_job counting = *job;
+    counting.counts = &any;
+    size_t bytes = backend->scratch(&counting);
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* Adds what a job has counted to the operand's counts. */
+static void keep_counts(const mpt_kernel_args *args, const mpt_quantize_job *job) {
+    const mpt_attrs *a = &args->node->attrs;
+    if (job->counts)
+        mpt_quantize_counts_add(&args->env->counts[job->column ? a->col_index : a->row_index],
+                                job->counts);
+}
+
+void mpt_quantize_node(const mpt_kernel_args *args, const mpt_quantize_backend *backend) {
+    const mpt_attrs *a = &args->node->attrs;
+    mpt_quantize_counts counts[2] = {{0}, {0}};
+    mpt_quantize_job row = {0}, col = {0};
+    if (a->has_row)
+        row = fill_job(args, false);
+    if (a->has_col)
+        col = fill_job(args, true);
+    row.counts = a->has_row && args->env->counts ? &counts[0] : NULL;
+    col.counts = a->has_col && args->env->counts ? &counts[1] : NULL;
+    if (a->has_row && a->has_col) {
+        col.scratch += scratch_of(backend, &row) / sizeof *col.scratch;
+        backend->both(&row, &col);
+    } else {
+        backend->one(a->has_row ? &row : &col);
     }
+    keep_counts(args, &row);
+    keep_counts(args, &col);
 }
 
 size_t mpt_quantize_node_scratch(const mpt_graph *graph, const mpt_node *node,
-                                 size_t (*scratch)(const mpt_quantize_job *job)) {
+                                 const mpt_quantize_backend *backend) {
     const mpt_value *value = &graph->values[node->in[0]];
+    const mpt_attrs *a = &node->attrs;
     mpt_tensor x = {.dtype = value->dtype, .rank = value->rank};
     for (int i = 0; i < value->rank; i++)
         x.dims[i] = value->dims[i];
-    size_t most = 0;
-    for (int side = 0; side < 2; side++) {
-        if (!(side ? node->attrs.has_col : node->attrs.has_row))
-            continue;
-        mpt_quantize_job job = job_of(node, side, &x);
-        size_t bytes = scratch(&job);
-        most = bytes > most ? bytes : most;
-    }
-    return most;
+    mpt_quantize_job row = job_of(node, false, &x), col = job_of(node, true, &x);
+    size_t bytes = a->has_row ? scratch_of(backend, &row) : 0;
+    if (!a->has_col)
+        return bytes;
+    size_t own = scratch_of(backend, &col), both = 0;
+    if (a->has_row && col.q->source == MPT_SOURCE_DEQUANTIZED)
+        both = mpt_quantize_both_scratch(&row, &col); /* and what the row copy stands for */
+    return bytes + (own > both ? own : both);
 }

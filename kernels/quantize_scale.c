@@ -7,16 +7,8 @@
 
 #include <string.h>
 
-static float bound_of(const mpt_quantizer *q) {
-    return q->scale_rule.kind == MPT_RULE_FOUR_OVER_SIX && q->scale_rule.bound
-               ? (float)q->scale_rule.bound
-               : MPT_E4M3_MAX;
-}
-
 float mpt_quantizer_constant(const mpt_quantizer *q) {
-    if (q->outer == MPT_OUTER_NONE)
-        return 1.0f;
-    return 1.0f / (bound_of(q) * mpt_effective_max(mpt_format_of(q->format).max, q->headroom));
+    return 1.0f / mpt_quantizer_divisor(q);
 }
 
 /* ---- the tensor ---- */
@@ -52,7 +44,7 @@ static mpt_tensor_scale constants_of(const mpt_quantize_job *job) {
     memset(&t, 0, sizeof t);
     t.format = mpt_format_of(q->format);
     t.max = mpt_effective_max(t.format.max, q->headroom);
-    t.bound = bound_of(q);
+    t.bound = mpt_quantizer_bound(q);
     t.constant = mpt_quantizer_constant(q);
     t.cap = job->fp16                   ? mpt_format_of(MPT_DTYPE_FP16).max
             : mpt_quantize_is_bf16(job) ? mpt_format_of(MPT_DTYPE_BF16).max

@@ -111,7 +111,8 @@ mpt_status mpt_dump_run(const mpt_program *program, mpt_str *out) {
     mpt_state *state = NULL;
     mpt_executor *executor = NULL;
     MPT_TRY(check_memory(program));
-    mpt_status status = mpt_state_create(graph, &state);
+    mpt_phase_list first = {program->phases, 1};
+    mpt_status status = mpt_state_create(first, &state);
     if (status == MPT_OK)
         status = mpt_executor_create(program->phases[0], &executor);
     if (status == MPT_OK) {

@@ -57,6 +57,7 @@ void mpt_cpu_sgemm(const mpt_sgemm *gemm);
 MPT_CPU_KERNEL(linear)
 MPT_CPU_KERNEL(linear_dgrad)
 MPT_CPU_KERNEL(linear_wgrad)
+MPT_CPU_SCRATCH(linear_wgrad)
 /* elementwise.c */
 MPT_CPU_KERNEL(add)
 MPT_CPU_KERNEL(mul)

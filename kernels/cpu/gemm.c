@@ -4,6 +4,7 @@
  * call on one thread: the library would otherwise split the inner dimension by the number of
  * threads, and with it the order of the sums. Measured on 2 cores, this costs nothing. */
 #include <oneapi/dnnl/dnnl.h>
+#include <omp.h>
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vector.h"
@@ -50,85 +51,156 @@ MPT_CLONES static void add_bias(const float *bias, float *c, int64_t ldc, int64_
     }
 }
 
-static void gemm_block(const mpt_sgemm *g, const float *bias, int64_t i, int64_t j,
-                       int64_t rows, int64_t cols) {
+/* A product with what is done to it beside the library: factors that differ between its rows or
+ * columns, and a bias, one number a column. All may be NULL. */
+typedef struct product {
+    mpt_sgemm g;
+    const float *row_factors, *col_factors;
+    const float *bias;
+    float *scratch; /* of products with such factors that are added to c: a block a thread */
+} product;
+
+/* c = f * from, or with `add` c += f * from, f = (row factor * column factor) * alpha. */
+MPT_CLONES static void apply_factors(const product *p, mpt_sgemm *block, const float *from,
+                                     int64_t ld, int64_t i0, int64_t j0) {
+    bool add = p->g.beta != 0.0f;
+    for (int64_t i = 0; i < block->m; i++) {
+        float row = p->row_factors ? p->row_factors[i0 + i] : 1.0f;
+        float *c = block->c + i * block->ldc;
+        const float *x = from + i * ld;
+        const float *cols = p->col_factors ? p->col_factors + j0 : NULL;
+#pragma omp simd
+        for (int64_t j = 0; j < block->n; j++) {
+            float f = row * (cols ? cols[j] : 1.0f) * p->g.alpha;
+            c[j] = add ? c[j] + f * x[j] : f * x[j];
+        }
+    }
+}
+
+/* A block whose factors differ: the bare product, into c or beside it, then the factors. */
+static void factored_block(const product *p, mpt_sgemm *block, int64_t i, int64_t j,
+                           int64_t room) {
+    mpt_sgemm bare = *block;
+    bare.alpha = 1.0f;
+    bare.beta = 0.0f;
+    if (p->g.beta != 0.0f) {
+        bare.c = p->scratch + omp_get_thread_num() * room;
+        bare.ldc = block->n;
+    }
+    mpt_cpu_sgemm(&bare);
+    apply_factors(p, block, bare.c, bare.ldc, i, j);
+}
+
+/* Rows and columns of the blocks of a product. Blocks of wide results stay large: in small ones
+ * the library reads B where it lies, and rows 4 KiB apart then share one cache set (measured at
+ * 1024 columns: 28 against 70 GFLOP/s a core). */
+static int64_t rows_of(int64_t m, int64_t n) {
+    return block_of(m, n >= 1024 ? 512 : 32);
+}
+
+static int64_t cols_of(int64_t n) {
+    return block_of(n, 1024);
+}
+
+static void gemm_block(const product *p, int64_t i, int64_t j) {
+    const mpt_sgemm *g = &p->g;
+    int64_t rows = rows_of(g->m, g->n), cols = cols_of(g->n);
     mpt_sgemm block = *g;
     block.m = smaller(rows, g->m - i);
     block.n = smaller(cols, g->n - j);
     block.a += g->transpose_a ? i : i * g->lda;
     block.b += g->transpose_b ? j * g->ldb : j;
     block.c += i * g->ldc + j;
-    mpt_cpu_sgemm(&block);
-    if (bias)
-        add_bias(bias + j, block.c, g->ldc, block.m, block.n);
+    if (p->row_factors || p->col_factors)
+        factored_block(p, &block, i, j, rows * cols);
+    else
+        mpt_cpu_sgemm(&block);
+    if (p->bias)
+        add_bias(p->bias + j, block.c, g->ldc, block.m, block.n);
 }
 
-/* All blocks of a product, in parallel. The bias, one number a column, may be NULL. Blocks of
- * wide results stay large: in small ones the library reads B where it lies, and rows 4 KiB
- * apart then share one cache set (measured at 1024 columns: 28 against 70 GFLOP/s a core). */
-static void gemm_blocks(const mpt_sgemm *g, const float *bias) {
-    int64_t rows = block_of(g->m, g->n >= 1024 ? 512 : 32), cols = block_of(g->n, 1024);
-    int64_t n_across = (g->n + cols - 1) / cols;
-    int64_t n_blocks = (g->m + rows - 1) / rows * n_across;
+/* All blocks of a product, in parallel. */
+static void gemm_blocks(const product *p) {
+    int64_t rows = rows_of(p->g.m, p->g.n), cols = cols_of(p->g.n);
+    int64_t n_across = (p->g.n + cols - 1) / cols;
+    int64_t n_blocks = (p->g.m + rows - 1) / rows * n_across;
 #pragma omp parallel for schedule(static)
     for (int64_t b = 0; b < n_blocks; b++)
-        gemm_block(g, bias, b / n_across * rows, b % n_across * cols, rows, cols);
+        gemm_block(p, b / n_across * rows, b % n_across * cols);
 }
 
-static float factor_of(const mpt_kernel_args *args) {
-    const float *first = mpt_arg_in(args, 3), *second = mpt_arg_in(args, 4);
+/* One factor goes into alpha, many are kept for the blocks. */
+static void set_factors(const mpt_kernel_args *args, product *p) {
     float f = 1.0f;
-    if (first)
-        f *= first[0];
-    if (second)
-        f *= second[0];
-    return f * args->node->attrs.alpha;
+    for (int i = 3; i < 5; i++) {
+        const float *factors = mpt_arg_in(args, i);
+        if (factors && args->in[i].dims[0] > 1)
+            *(i == 3 ? &p->row_factors : &p->col_factors) = factors;
+        else if (factors)
+            f *= factors[0];
+    }
+    p->g.alpha = f * args->node->attrs.alpha;
 }
 
 void mpt_cpu_linear(const mpt_kernel_args *args) {
     int64_t n_in = mpt_tensor_cols(&args->in[0]), n_out = mpt_tensor_cols(&args->out[0]);
-    mpt_sgemm g = {.transpose_b = true,
-                   .m = mpt_tensor_rows(&args->out[0]),
-                   .n = n_out,
-                   .k = n_in,
-                   .alpha = factor_of(args),
-                   .a = args->in[0].data,
-                   .lda = n_in,
-                   .b = args->in[1].data,
-                   .ldb = n_in,
-                   .c = args->out[0].data,
-                   .ldc = n_out};
-    gemm_blocks(&g, mpt_arg_in(args, 2));
+    product p = {.g = {.transpose_b = true,
+                       .m = mpt_tensor_rows(&args->out[0]),
+                       .n = n_out,
+                       .k = n_in,
+                       .a = args->in[0].data,
+                       .lda = n_in,
+                       .b = args->in[1].data,
+                       .ldb = n_in,
+                       .c = args->out[0].data,
+                       .ldc = n_out},
+                 .bias = mpt_arg_in(args, 2)};
+    set_factors(args, &p);
+    gemm_blocks(&p);
 }
 
 void mpt_cpu_linear_dgrad(const mpt_kernel_args *args) {
     int64_t n_out = mpt_tensor_cols(&args->in[0]), n_in = mpt_tensor_cols(&args->out[0]);
-    mpt_sgemm g = {.m = mpt_tensor_rows(&args->out[0]),
-                   .n = n_in,
-                   .k = n_out,
-                   .alpha = factor_of(args),
-                   .a = args->in[0].data,
-                   .lda = n_out,
-                   .b = args->in[1].data,
-                   .ldb = n_in,
-                   .c = args->out[0].data,
-                   .ldc = n_in};
-    gemm_blocks(&g, NULL);
+    product p = {.g = {.m = mpt_tensor_rows(&args->out[0]),
+                       .n = n_in,
+                       .k = n_out,
+                       .a = args->in[0].data,
+                       .lda = n_out,
+                       .b = args->in[1].data,
+                       .ldb = n_in,
+                       .c = args->out[0].data,
+                       .ldc = n_in}};
+    set_factors(args, &p);
+    gemm_blocks(&p);
 }
 
 void mpt_cpu_linear_wgrad(const mpt_kernel_args *args) {
     int64_t n_out = mpt_tensor_cols(&args->in[0]), n_in = mpt_tensor_cols(&args->in[1]);
-    mpt_sgemm g = {.transpose_a = true,
-                   .m = n_out,
-                   .n = n_in,
-                   .k = mpt_tensor_rows(&args->in[0]),
-                   .alpha = factor_of(args),
-                   .a = args->in[0].data,
-                   .lda = n_out,
-                   .b = args->in[1].data,
-                   .ldb = n_in,
-                   .beta = 1.0f,
-                   .c = args->out[0].data,
-                   .ldc = n_in};
-    gemm_blocks(&g, NULL);
+    product p = {.g = {.transpose_a = true,
+                       .m = n_out,
+                       .n = n_in,
+                       .k = mpt_tensor_rows(&args->in[0]),
+                       .a = args->in[0].data,
+                       .lda = n_out,
+                       .b = args->in[1].data,
+                       .ldb = n_in,
+                       .beta = 1.0f,
+                       .c = args->out[0].data,
+                       .ldc = n_in},
+                 .scratch = args->scratch};
+    set_factors(args, &p);
+    gemm_blocks(&p);
+}
+
+/* A block a thread, where factors differ: dw is added to, so it cannot hold the bare product.
+ */
+size_t mpt_cpu_linear_wgrad_scratch(const mpt_graph *graph, const mpt_node *node,
+                                    int n_threads) {
+    bool many = false;
+    for (int i = 3; i < 5 && i < node->n_in; i++)
+        many = many || (node->in[i] >= 0 && graph->values[node->in[i]].dims[0] > 1);
+    if (!many)
+        return 0;
+    int64_t m = graph->values[node->in[0]].dims[1], n = graph->values[node->in[1]].dims[1];
+    return mpt_cpu_floats(n_threads * rows_of(m, n) * cols_of(n));
 }

@@ -163,10 +163,6 @@ void mpt_quantize_both(const mpt_quantize_job *row, const mpt_quantize_job *col)
 
 /* ---- the graph node ---- */
 
-void mpt_cpu_quantize(const mpt_kernel_args *args) {
-    mpt_quantize_node(args, mpt_quantize_operand);
-}
-
 /* Only the general path keeps rotated values. */
 static size_t scratch(const mpt_quantize_job *job) {
     mpt_quantize_job wanted = *job;
@@ -176,7 +172,13 @@ static size_t scratch(const mpt_quantize_job *job) {
     return mpt_quantize_choose(&wanted) == MPT_QUANTIZE_GENERAL ? mpt_quantize_scratch(job) : 0;
 }
 
+static const mpt_quantize_backend backend = {mpt_quantize_operand, mpt_quantize_both, scratch};
+
+void mpt_cpu_quantize(const mpt_kernel_args *args) {
+    mpt_quantize_node(args, &backend);
+}
+
 size_t mpt_cpu_quantize_scratch(const mpt_graph *graph, const mpt_node *node, int n_threads) {
     (void)n_threads;
-    return mpt_quantize_node_scratch(graph, node, scratch);
+    return mpt_quantize_node_scratch(graph, node, &backend);
 }

@@ -14,7 +14,7 @@
 const mpt_kernel mpt_kernels_cpu[] = {
     ROW(linear, "linear_sgemm"),
     ROW(linear_dgrad, "linear_dgrad_sgemm"),
-    ROW(linear_wgrad, "linear_wgrad_sgemm"),
+    ROW_SCRATCH(linear_wgrad, "linear_wgrad_sgemm"),
     ROW_SCRATCH(bias_grad, "bias_grad"),
     ROW(embedding, "embedding"),
     ROW(embedding_grad, "embedding_grad"),

@@ -1,17 +1,19 @@
 /* linear: y = f x w^T + b, and its two gradients dx = f dy w and dw += f dy^T x.
  *
- * f = ((1 * factor of the first operand) * factor of the second) * attrs.alpha: the tensor
- * scales of quantized operands, taken out of the products. The operands of wgrad may have
- * padded rows (zeros that a rotation needs), both the same number. */
+ * f = ((1 * factor of the first operand) * factor of the second) * attrs.alpha: the outer
+ * scales of quantized operands, taken out of the products. An operand has one factor, or one
+ * for each row (the first) or column (the second) of the product. The operands of wgrad may
+ * have padded rows (zeros that a rotation needs), both the same number. */
 #include "kernels/ref/real.h"
 
-static mpt_real linear_factor(const mpt_kernel_args *args) {
+/* The factor of the product's element at (row, col). */
+static mpt_real linear_factor(const mpt_kernel_args *args, int64_t row, int64_t col) {
     const mpt_real *first = mpt_arg_in(args, 3), *second = mpt_arg_in(args, 4);
     mpt_real f = 1;
     if (first)
-        f *= first[0];
+        f *= first[args->in[3].dims[0] > 1 ? row : 0];
     if (second)
-        f *= second[0];
+        f *= second[args->in[4].dims[0] > 1 ? col : 0];
     return f * (mpt_real)args->node->attrs.alpha;
 }
 
@@ -21,13 +23,12 @@ void MPT_REF(linear)(const mpt_kernel_args *args) {
     mpt_real *y = args->out[0].data;
     int64_t n_rows = mpt_tensor_rows(&args->out[0]), n_out = mpt_tensor_cols(&args->out[0]);
     int64_t n_in = mpt_tensor_cols(&args->in[0]);
-    mpt_real f = linear_factor(args);
     for (int64_t t = 0; t < n_rows; t++) {
         for (int64_t o = 0; o < n_out; o++) {
             mpt_real sum = 0;
             for (int64_t i = 0; i < n_in; i++)
                 sum += x[t * n_in + i] * w[o * n_in + i];
-            y[t * n_out + o] = f * sum + (bias ? bias[o] : 0);
+            y[t * n_out + o] = linear_factor(args, t, o) * sum + (bias ? bias[o] : 0);
         }
     }
 }
@@ -37,13 +38,12 @@ void MPT_REF(linear_dgrad)(const mpt_kernel_args *args) {
     mpt_real *dx = args->out[0].data;
     int64_t n_rows = mpt_tensor_rows(&args->out[0]), n_in = mpt_tensor_cols(&args->out[0]);
     int64_t n_out = mpt_tensor_cols(&args->in[0]);
-    mpt_real f = linear_factor(args);
     for (int64_t t = 0; t < n_rows; t++) {
         for (int64_t i = 0; i < n_in; i++) {
             mpt_real sum = 0;
             for (int64_t o = 0; o < n_out; o++)
                 sum += dy[t * n_out + o] * w[o * n_in + i];
-            dx[t * n_in + i] = f * sum;
+            dx[t * n_in + i] = linear_factor(args, t, i) * sum;
         }
     }
 }
@@ -53,13 +53,12 @@ void MPT_REF(linear_wgrad)(const mpt_kernel_args *args) {
     mpt_real *dw = args->out[0].data;
     int64_t n_rows = mpt_tensor_rows(&args->in[0]);
     int64_t n_out = mpt_tensor_cols(&args->in[0]), n_in = mpt_tensor_cols(&args->in[1]);
-    mpt_real f = linear_factor(args);
     for (int64_t o = 0; o < n_out; o++) {
         for (int64_t i = 0; i < n_in; i++) {
             mpt_real sum = 0;
             for (int64_t t = 0; t < n_rows; t++)
                 sum += dy[t * n_out + o] * x[t * n_in + i];
-            dw[o * n_in + i] += f * sum;
+            dw[o * n_in + i] += linear_factor(args, o, i) * sum;
         }
     }
 }

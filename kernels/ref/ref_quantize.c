@@ -62,11 +62,14 @@ void mpt_ref_quantize_both(const mpt_quantize_job *row, const mpt_quantize_job *
     mpt_quantize_both_by(row, col, mpt_ref_quantize_operand);
 }
 
+static const mpt_quantize_backend backend = {mpt_ref_quantize_operand, mpt_ref_quantize_both,
+                                             mpt_quantize_scratch};
+
 void mpt_ref_quantize(const mpt_kernel_args *args) {
-    mpt_quantize_node(args, mpt_ref_quantize_operand);
+    mpt_quantize_node(args, &backend);
 }
 
 size_t mpt_ref_quantize_scratch(const mpt_graph *graph, const mpt_node *node, int n_threads) {
     (void)n_threads;
-    return mpt_quantize_node_scratch(graph, node, mpt_quantize_scratch);
+    return mpt_quantize_node_scratch(graph, node, &backend);
 }

@@ -92,6 +92,11 @@ mpt_value_id mpt_graph_value(mpt_graph *graph, const char *name, mpt_value_kind 
     return graph->n_values++;
 }
 
+bool mpt_value_is_state(mpt_value_kind kind) {
+    return kind == MPT_VALUE_PARAM || kind == MPT_VALUE_GRAD || kind == MPT_VALUE_MOMENT ||
+           kind == MPT_VALUE_SCALE;
+}
+
 /* ---- nodes ---- */
 
 mpt_node mpt_node_make(mpt_op op, mpt_pass pass, int32_t layer) {
@@ -101,11 +106,6 @@ mpt_node mpt_node_make(mpt_op op, mpt_pass pass, int32_t layer) {
     for (int i = 0; i < MPT_MAX_OUT; i++)
         node.out[i] = -1;
     return node;
-}
-
-/* Values that many nodes write in place have no single producer. */
-static bool is_state(mpt_value_kind kind) {
-    return kind == MPT_VALUE_PARAM || kind == MPT_VALUE_GRAD || kind == MPT_VALUE_MOMENT;
 }
 
 /* Tells the outputs who makes them, and whether gradients must pass through. */
@@ -118,7 +118,7 @@ static void link_outputs(mpt_graph *graph, const mpt_node *node, int index) {
         if (node->out[i] < 0)
             continue;
         mpt_value *v = &graph->values[node->out[i]];
-        if (is_state(v->kind))
+        if (mpt_value_is_state(v->kind))
             continue;
         v->producer = index;
         v->needs_grad = needs;

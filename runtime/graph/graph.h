@@ -60,6 +60,7 @@ typedef enum mpt_value_kind {
     MPT_VALUE_PARAM,      /* FP32 master weights */
     MPT_VALUE_GRAD,       /* gradient of a parameter: nodes ADD to it, PREPARE zeroes it */
     MPT_VALUE_MOMENT,     /* optimizer state */
+    MPT_VALUE_SCALE,      /* delayed scaling: a scale, or the amaxes of the steps before */
     MPT_VALUE_WORKING,    /* a weight in its working format: made in PREPARE, lives a step */
     MPT_VALUE_STATUS      /* what the trainer reads: loss, norms, finite flags; kept to the end
                              of the step. Several grad_norm nodes fill the rows of one value */
@@ -77,6 +78,10 @@ typedef struct mpt_value {
 } mpt_value;
 
 int64_t mpt_value_elements(const mpt_value *value);
+
+/* Whether values of a kind outlive the step: they have no producer, since nodes write them in
+ * place, and the trainer binds their memory. */
+bool mpt_value_is_state(mpt_value_kind kind);
 
 /* ---- parameters ---- */
 
@@ -122,12 +127,15 @@ typedef struct mpt_attrs {
     /* quantize: outputs are {row data, row factor, col data, col factor}; -1 where not wanted
      */
     bool has_row, has_col;
-    mpt_quantizer row, col;
+    mpt_quantizer row, col;            /* scale_update: row */
     uint32_t row_operand, col_operand; /* ids of the stochastic stream: contract 9 */
+    uint32_t row_scope, col_scope;     /* of random signs: 0 where layers share them */
+    int32_t row_index, col_index;      /* quantize: the copy's place in mpt_graph.operands;
+                                          grad_norm: row_index is the row of the shared
+                                          [parameters, 2] norms that it fills */
     /* adamw, sgd */
     float beta1, beta2, weight_decay, momentum;
-    float clip;        /* clip_factor: 0 is none */
-    int32_t row_index; /* grad_norm: row of the shared [parameters, 2] norms that it fills */
+    float clip; /* clip_factor: 0 is none */
 } mpt_attrs;
 
 /* n_in and n_out are those of the op's row, with -1 where an optional one is absent; only
@@ -145,6 +153,13 @@ typedef struct mpt_node {
     const char *slot; /* quantize, cast: "fprop.x", "dgrad.dy + wgrad.dy" ...; else NULL */
 } mpt_node;
 
+/* One copy that a quantize node makes: what is counted alone, and where its scaling is delayed,
+ * what has a scale and a history of its own. Stage 5 makes them. */
+typedef struct mpt_operand {
+    const char *name; /* "layers.3.mixer.up_proj.fprop.x": the layer and slot that own it */
+    mpt_value_id scale, history; /* -1 where scaling is not delayed */
+} mpt_operand;
+
 typedef struct mpt_graph {
     mpt_ctx *ctx;
     mpt_arena arena;
@@ -158,6 +173,8 @@ typedef struct mpt_graph {
     mpt_param *params;
     int n_layers, cap_layers;
     mpt_layer *layers;
+    int n_operands, cap_operands;
+    mpt_operand *operands;
     mpt_name_index param_names, layer_names;
     int n_blocks;
     mpt_value_id tokens, targets, positions; /* -1 where the model does not ask for it */

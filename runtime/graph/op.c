@@ -125,8 +125,16 @@ mpt_status mpt_op_expect_ids(const mpt_graph *graph, const mpt_node *node, int i
 }
 
 mpt_status mpt_op_expect_factor(const mpt_graph *graph, const mpt_node *node, int i,
-                                const char *name) {
-    return node->in[i] < 0 ? MPT_OK : mpt_op_expect1(graph, node, i, name, 1);
+                                const char *name, int64_t n) {
+    char found[SHAPE_TEXT];
+    if (node->in[i] < 0)
+        return MPT_OK;
+    MPT_TRY(mpt_op_expect(graph, node, i, name));
+    const mpt_value *v = mpt_op_in(graph, node, i);
+    if (v->rank == 1 && (v->dims[0] == 1 || v->dims[0] == n))
+        return MPT_OK;
+    return MPT_OP_FAIL(graph, node, "input '%s' (%s) is %s, expected [1] or [%lld]", name,
+                       v->name, shape_text(found, v->rank, v->dims), (long long)n);
 }
 
 mpt_status mpt_op_expect_sequences(const mpt_graph *graph, mpt_node *node, int64_t tokens) {
@@ -197,6 +205,14 @@ mpt_status mpt_op_output_sum(mpt_graph *graph, mpt_node *node, int i, int of) {
     if (v->kind != MPT_VALUE_GRAD)
         return MPT_OP_FAIL(graph, node, "output %d (%s) must be a gradient to add to", i + 1,
                            v->name);
+    return MPT_OK;
+}
+
+mpt_status mpt_op_output_in_place(mpt_graph *graph, mpt_node *node) {
+    if (node->out[0] < 0 && !graph->checking)
+        node->out[0] = node->in[0];
+    if (node->out[0] != node->in[0])
+        return MPT_OP_FAIL(graph, node, "output 1 must be input 1: it is written in place");
     return MPT_OK;
 }
 

@@ -42,9 +42,10 @@ mpt_status mpt_op_expect_like(const mpt_graph *graph, const mpt_node *node, int 
 /* Token numbers: rank 1, i32, d0 of them. */
 mpt_status mpt_op_expect_ids(const mpt_graph *graph, const mpt_node *node, int i,
                              const char *name, int64_t d0);
-/* The optional FP32 factor of a quantized operand: absent, or one number. */
+/* The optional FP32 factor of a quantized operand: absent, one number, or one for each of its n
+ * rows or columns in the product's output. */
 mpt_status mpt_op_expect_factor(const mpt_graph *graph, const mpt_node *node, int i,
-                                const char *name);
+                                const char *name, int64_t n);
 
 /* Fills batch and sequence from the graph where the caller left them out, and checks that they
  * make up `tokens` rows: for the ops that look along a sequence. */
@@ -59,6 +60,8 @@ mpt_status mpt_op_output(mpt_graph *graph, mpt_node *node, int i, const mpt_valu
 mpt_status mpt_op_output_grad(mpt_graph *graph, mpt_node *node, int i, int of);
 /* The same for a gradient that is summed in place into a parameter's gradient value. */
 mpt_status mpt_op_output_sum(mpt_graph *graph, mpt_node *node, int i, int of);
+/* Output 0 is input 0 itself, which the node writes in place. */
+mpt_status mpt_op_output_in_place(mpt_graph *graph, mpt_node *node);
 
 /* ---- backward ---- */
 

@@ -3,7 +3,8 @@
  * The three GEMMs are nodes of their own, because a recipe names them: fprop is `linear`, dgrad
  * and wgrad are what backward appends. Attributes: alpha, the constant factor on the product (0
  * reads as 1). After the precision rewrite the operands may be quantized data, whose factors
- * are inputs 3 and 4; only wgrad's operands may then have more rows than there are tokens
+ * are inputs 3 and 4: one number, or one for each row (first operand) or column (second) of the
+ * product. Only wgrad's operands may then have more rows than there are tokens
  * (padding of a rotation), and both have the same number. */
 #include "graph/op.h"
 
@@ -15,12 +16,13 @@ static void matrix(const mpt_graph *graph, const mpt_node *node, int i, int64_t 
     out[1] = is_matrix ? v->dims[1] : MPT_ANY;
 }
 
-static mpt_status expect_factors(const mpt_graph *graph, mpt_node *node, const char *a,
-                                 const char *b) {
+/* The factors of both operands; the product has `rows` rows and `cols` columns. */
+static mpt_status expect_factors(const mpt_graph *graph, mpt_node *node,
+                                 const char *const names[2], int64_t rows, int64_t cols) {
     if (node->attrs.alpha == 0)
         node->attrs.alpha = 1;
-    MPT_TRY(mpt_op_expect_factor(graph, node, 3, a));
-    return mpt_op_expect_factor(graph, node, 4, b);
+    MPT_TRY(mpt_op_expect_factor(graph, node, 3, names[0], rows));
+    return mpt_op_expect_factor(graph, node, 4, names[1], cols);
 }
 
 /* A multiplication and an addition for each pair of a row and a column along their shared side:
@@ -47,7 +49,8 @@ static mpt_status linear_infer(mpt_graph *graph, mpt_node *node) {
     MPT_TRY(mpt_op_expect2(graph, node, 1, "w", MPT_ANY, x[1]));
     if (node->in[2] >= 0)
         MPT_TRY(mpt_op_expect1(graph, node, 2, "bias", w[0]));
-    MPT_TRY(expect_factors(graph, node, "x factor", "w factor"));
+    static const char *const factors[] = {"x factor", "w factor"};
+    MPT_TRY(expect_factors(graph, node, factors, x[0], w[0]));
     return mpt_op_output(graph, node, 0, &(mpt_value){.rank = 2, .dims = {x[0], w[0]}});
 }
 
@@ -83,7 +86,8 @@ static mpt_status dgrad_infer(mpt_graph *graph, mpt_node *node) {
     matrix(graph, node, 1, w);
     MPT_TRY(mpt_op_expect2(graph, node, 0, "dy", MPT_ANY, MPT_ANY));
     MPT_TRY(mpt_op_expect2(graph, node, 1, "w", dy[1], MPT_ANY));
-    MPT_TRY(expect_factors(graph, node, "dy factor", "w factor"));
+    static const char *const factors[] = {"dy factor", "w factor"};
+    MPT_TRY(expect_factors(graph, node, factors, dy[0], w[1]));
     return mpt_op_output(graph, node, 0,
                          &(mpt_value){.name = "dx", .rank = 2, .dims = {dy[0], w[1]}});
 }
@@ -98,7 +102,8 @@ static mpt_status wgrad_infer(mpt_graph *graph, mpt_node *node) {
     matrix(graph, node, 1, x);
     MPT_TRY(mpt_op_expect2(graph, node, 0, "dy", MPT_ANY, MPT_ANY));
     MPT_TRY(mpt_op_expect2(graph, node, 1, "x", dy[0], MPT_ANY));
-    MPT_TRY(expect_factors(graph, node, "dy factor", "x factor"));
+    static const char *const factors[] = {"dy factor", "x factor"};
+    MPT_TRY(expect_factors(graph, node, factors, dy[1], x[1]));
     mpt_value dw = {.name = "dw", .kind = MPT_VALUE_GRAD, .rank = 2, .dims = {dy[1], x[1]}};
     return mpt_op_output(graph, node, 0, &dw);
 }

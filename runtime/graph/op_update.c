@@ -6,15 +6,6 @@
  * from the run's environment, because they change from step to step. */
 #include "graph/op.h"
 
-/* Output 0 is input 0 itself. */
-static mpt_status output_in_place(mpt_graph *graph, mpt_node *node) {
-    if (node->out[0] < 0 && !graph->checking)
-        node->out[0] = node->in[0];
-    if (node->out[0] != node->in[0])
-        return MPT_OP_FAIL(graph, node, "output 1 must be input 1: it is written in place");
-    return MPT_OK;
-}
-
 static mpt_cost cost_of(const mpt_graph *graph, const mpt_node *node, double flops) {
     return (mpt_cost){flops * mpt_op_in_elements(graph, node, 0), mpt_op_bytes(graph, node)};
 }
@@ -23,7 +14,7 @@ static mpt_cost cost_of(const mpt_graph *graph, const mpt_node *node, double flo
 
 static mpt_status zero_infer(mpt_graph *graph, mpt_node *node) {
     MPT_TRY(mpt_op_expect(graph, node, 0, "gradient"));
-    return output_in_place(graph, node);
+    return mpt_op_output_in_place(graph, node);
 }
 
 static mpt_cost zero_cost(const mpt_graph *graph, const mpt_node *node) {
@@ -73,7 +64,7 @@ static mpt_status adamw_infer(mpt_graph *graph, mpt_node *node) {
     for (int i = 1; i < 4; i++)
         MPT_TRY(mpt_op_expect_like(graph, node, i, names[i], mpt_op_in(graph, node, 0)));
     MPT_TRY(mpt_op_expect1(graph, node, 4, "factor", 1));
-    return output_in_place(graph, node);
+    return mpt_op_output_in_place(graph, node);
 }
 
 static mpt_status sgd_infer(mpt_graph *graph, mpt_node *node) {
@@ -83,7 +74,7 @@ static mpt_status sgd_infer(mpt_graph *graph, mpt_node *node) {
     if (node->in[2] >= 0)
         MPT_TRY(mpt_op_expect_like(graph, node, 2, "momentum", weights));
     MPT_TRY(mpt_op_expect1(graph, node, 3, "factor", 1));
-    return output_in_place(graph, node);
+    return mpt_op_output_in_place(graph, node);
 }
 
 /* The moments are written too, though they are listed as inputs only. */

@@ -18,16 +18,11 @@ typedef struct node_list {
     mpt_node *nodes;
 } node_list;
 
-/* State has no producer: many nodes write it in place. */
-static bool is_state(mpt_value_kind kind) {
-    return kind == MPT_VALUE_PARAM || kind == MPT_VALUE_GRAD || kind == MPT_VALUE_MOMENT;
-}
-
 static void append(node_list *list, mpt_graph *graph, const mpt_node *node) {
     list->nodes[list->n] = *node;
     for (int k = 0; k < node->n_out; k++) {
         mpt_value *value = node->out[k] >= 0 ? &graph->values[node->out[k]] : NULL;
-        if (value && !is_state(value->kind))
+        if (value && !mpt_value_is_state(value->kind))
             value->producer = list->n;
     }
     list->n++;
@@ -55,19 +50,40 @@ static const char *slot_text(mpt_rewrite *r, uint32_t slots) {
 static mpt_node copy_node(const mpt_graph *graph, const mpt_copy *copy, mpt_pass pass) {
     mpt_node node =
         mpt_node_make(copy->is_cast ? MPT_OP_cast : MPT_OP_quantize, pass, copy->layer);
+    const mpt_copy_side *row = &copy->side[MPT_SIDE_ROW], *col = &copy->side[MPT_SIDE_COLUMN];
     node.n_in = 1;
     node.n_out = copy->is_cast ? 1 : 4;
     node.where = copy->where;
     node.in[0] = copy->value;
     node.attrs.batch = graph->batch;
     node.attrs.sequence = graph->sequence;
-    node.attrs.has_row = copy->has_row;
-    node.attrs.has_col = copy->has_col;
-    node.attrs.row = copy->row;
-    node.attrs.col = copy->col;
-    node.attrs.row_operand = copy->row_operand;
-    node.attrs.col_operand = copy->col_operand;
+    node.attrs.has_row = row->wanted && !copy->is_cast;
+    node.attrs.has_col = col->wanted;
+    node.attrs.row = row->q;
+    node.attrs.col = col->q;
+    node.attrs.row_operand = row->operand;
+    node.attrs.col_operand = col->operand;
+    node.attrs.row_scope = row->scope;
+    node.attrs.col_scope = col->scope;
     return node;
+}
+
+/* Makes the two sides of a quantize node operands of the graph, with the state that delayed
+ * scaling reads. */
+static mpt_status add_operands(mpt_graph *graph, const mpt_copy *copy, mpt_node *node) {
+    for (int side = MPT_SIDE_ROW; side <= MPT_SIDE_COLUMN; side++) {
+        int32_t *index = side ? &node->attrs.col_index : &node->attrs.row_index;
+        if (copy->is_cast || !copy->side[side].wanted)
+            continue;
+        MPT_TRY(mpt_precision_add_operand(graph, &copy->side[side], index));
+        const mpt_operand *operand = &graph->operands[*index];
+        if (operand->scale < 0)
+            continue;
+        node->in[1 + 2 * side] = operand->scale;
+        node->in[2 + 2 * side] = operand->history;
+        node->n_in = (int8_t)(3 + 2 * side);
+    }
+    return MPT_OK;
 }
 
 /* Names the outputs of a copy after its tensor. */
@@ -95,9 +111,11 @@ static mpt_status emit_copy(mpt_rewrite *r, node_list *list, mpt_copy *copy, mpt
     node.slot = slot_text(r, copy->slots);
     if (!node.slot)
         return MPT_OUT_OF_MEMORY;
+    MPT_TRY(add_operands(graph, copy, &node));
     MPT_TRY(mpt_op_get(node.op)->def->infer(graph, &node));
     MPT_TRY(describe_outputs(graph, &node));
     memcpy(copy->out, node.out, sizeof copy->out);
+    copy->node = list->n;
     append(list, graph, &node);
     return MPT_OK;
 }
@@ -109,16 +127,11 @@ static mpt_status emit_copies_of(mpt_rewrite *r, node_list *list, mpt_value_id v
     return MPT_OK;
 }
 
-/* The constant part of a tensor scale: NVFP4 decodes by amax / (6 * 448), and the factor that
- * the quantize node puts out is the amax. */
-static double constant_scale(const mpt_quantizer *q) {
-    bool nvfp4 = q->format == MPT_DTYPE_E2M1 && q->outer == MPT_OUTER_TENSOR;
-    return nvfp4 ? 1.0 / 2688.0 : 1.0;
-}
-
-/* Lets a GEMM read the copies it was found to need. */
+/* Lets a GEMM read the copies it was found to need. The factor of an outer scale is its amax;
+ * what it is divided by is the same at every step, and goes into alpha: NVFP4 decodes by
+ * amax / (448 * 6). Products of two divisors are exact in double. */
 static void read_copies(const mpt_rewrite *r, const mpt_read reads[2], mpt_node *node) {
-    double alpha = 1.0;
+    double divisor = 1.0;
     for (int operand = 0; operand < 2; operand++) {
         if (reads[operand].copy < 0)
             continue;
@@ -128,7 +141,7 @@ static void read_copies(const mpt_rewrite *r, const mpt_read reads[2], mpt_node 
         if (copy->is_cast)
             continue;
         mpt_value_id factor = copy->out[column ? 3 : 1];
-        alpha *= constant_scale(column ? &copy->col : &copy->row);
+        divisor *= (double)mpt_quantizer_divisor(&copy->side[column].q);
         if (factor < 0)
             continue;
         for (int i = node->n_in; i < 5; i++)
@@ -136,7 +149,32 @@ static void read_copies(const mpt_rewrite *r, const mpt_read reads[2], mpt_node 
         node->n_in = 5;
         node->in[3 + operand] = factor;
     }
-    node->attrs.alpha = (float)alpha;
+    node->attrs.alpha = (float)(1.0 / divisor);
+}
+
+/* Behind the optimizer: one node for each side whose scaling is delayed. */
+static mpt_status emit_scale_updates(mpt_rewrite *r, node_list *list) {
+    mpt_graph *graph = r->graph;
+    for (int c = 0; c < r->n_copies; c++) {
+        const mpt_copy *copy = &r->copies[c];
+        for (int side = MPT_SIDE_ROW; side <= MPT_SIDE_COLUMN && !copy->is_cast; side++) {
+            const mpt_copy_side *s = &copy->side[side];
+            if (!s->wanted || s->q.scale.kind != MPT_SCALING_DELAYED)
+                continue;
+            const mpt_node *quantize = &list->nodes[copy->node];
+            mpt_node node = mpt_node_make(MPT_OP_scale_update, MPT_PASS_UPDATE, s->layer);
+            node.n_in = 2;
+            node.n_out = 1;
+            node.in[0] = quantize->in[1 + 2 * side];
+            node.in[1] = quantize->in[2 + 2 * side];
+            node.attrs.row = s->q;
+            node.slot = mpt_slot_name(s->slot);
+            node.where = copy->where;
+            MPT_TRY(mpt_op_get(node.op)->def->infer(graph, &node));
+            append(list, graph, &node);
+        }
+    }
+    return MPT_OK;
 }
 
 static mpt_status rewrite_nodes(mpt_rewrite *r, node_list *list) {
@@ -154,14 +192,14 @@ static mpt_status rewrite_nodes(mpt_rewrite *r, node_list *list) {
             if (node.out[k] >= 0 && graph->values[node.out[k]].kind == MPT_VALUE_ACTIVATION)
                 MPT_TRY(emit_copies_of(r, list, node.out[k], node.pass));
     }
-    return MPT_OK;
+    return emit_scale_updates(r, list);
 }
 
 static mpt_status run_rewrite(mpt_rewrite *r) {
     mpt_graph *graph = r->graph;
     MPT_TRY(mpt_precision_set_dtypes(r));
     MPT_TRY(mpt_precision_find_copies(r));
-    int room = graph->n_nodes + r->n_copies;
+    int room = graph->n_nodes + 3 * r->n_copies; /* a copy's scale updates are two at most */
     node_list list = {0, mpt_arena_alloc(&graph->arena, (size_t)room * sizeof(mpt_node))};
     if (!list.nodes)
         return MPT_OUT_OF_MEMORY;

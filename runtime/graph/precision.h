@@ -8,18 +8,30 @@
 
 #include "graph/graph.h"
 
+/* One side of a quantize node to come: the row copy or the column copy of a tensor. */
+typedef struct mpt_copy_side {
+    bool wanted;
+    mpt_quantizer q;
+    uint32_t operand; /* key of its stochastic stream */
+    uint32_t scope;   /* key of its random signs */
+    int32_t layer;    /* with slot: the first that asked for it, which it is named after */
+    mpt_slot slot;
+} mpt_copy_side;
+
+enum { MPT_SIDE_ROW, MPT_SIDE_COLUMN };
+
 /* One cast or quantize node to come. Several GEMMs may read it. */
 typedef struct mpt_copy {
-    mpt_value_id value; /* what it is made from */
-    int32_t next;       /* the next copy of the same value, or -1 */
-    bool is_cast;       /* to the format of `row` */
-    bool has_row, has_col;
-    mpt_quantizer row, col;
-    uint32_t row_operand, col_operand;
-    uint32_t slots; /* one bit an mpt_slot it serves */
-    int32_t layer;  /* the first that asked for it */
+    mpt_value_id value;    /* what it is made from */
+    int32_t next;          /* the next copy of the same value, or -1 */
+    bool is_cast;          /* to the format of side[MPT_SIDE_ROW] */
+    mpt_copy_side side[2]; /* row, column */
+    uint32_t slots;        /* one bit an mpt_slot it serves */
+    int32_t layer;         /* the first that asked for it */
     mpt_where where;
-    mpt_value_id out[4]; /* once emitted: row data, row factor, column data, column factor */
+    /* Once emitted: the node in the new list; row data, row factor, column data and factor. */
+    int32_t node;
+    mpt_value_id out[4];
 } mpt_copy;
 
 /* How a GEMM reads one of its two operands. */
@@ -47,6 +59,11 @@ mpt_status mpt_precision_set_dtypes(mpt_rewrite *rewrite);
 
 /* The slot that operand 0 or 1 of a GEMM fills. */
 mpt_slot mpt_precision_slot(mpt_op op, int operand);
+
+/* The inputs of a side with delayed scaling: its scale and its history, made here. Makes the
+ * side an operand of the graph, whether its scaling is delayed or not; gives its number. */
+mpt_status mpt_precision_add_operand(mpt_graph *graph, const mpt_copy_side *side,
+                                     int32_t *out_index);
 
 /* Finds out which copies the GEMMs need and who reads which; fills copies and reads. */
 mpt_status mpt_precision_find_copies(mpt_rewrite *rewrite);

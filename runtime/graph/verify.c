@@ -36,10 +36,6 @@ static mpt_status fault(const verifier *v, int node, const char *c_file, int c_l
                     v->after, at, text);
 }
 
-static bool is_state(mpt_value_kind kind) {
-    return kind == MPT_VALUE_PARAM || kind == MPT_VALUE_GRAD || kind == MPT_VALUE_MOMENT;
-}
-
 /* Whether a value that node `index` reads is there by then. */
 static mpt_status check_read(const verifier *v, int index, mpt_value_id id) {
     const mpt_graph *graph = v->graph;
@@ -47,7 +43,7 @@ static mpt_status check_read(const verifier *v, int index, mpt_value_id id) {
         return FAULT(v, index, "reads value %d of %d", id, graph->n_values);
     const mpt_value *value = &graph->values[id];
     v->read[id] = true;
-    if (is_state(value->kind) || value->kind == MPT_VALUE_INPUT)
+    if (mpt_value_is_state(value->kind) || value->kind == MPT_VALUE_INPUT)
         return MPT_OK;
     if (value->producer < 0 || value->producer >= graph->n_nodes)
         return FAULT(v, index, "reads %s, which nothing makes", value->name);
@@ -65,7 +61,7 @@ static mpt_status check_write(const verifier *v, int index, mpt_value_id id) {
     const mpt_value *value = &graph->values[id];
     if (value->kind == MPT_VALUE_INPUT)
         return FAULT(v, index, "writes the input %s", value->name);
-    if (is_state(value->kind) || value->kind == MPT_VALUE_STATUS)
+    if (mpt_value_is_state(value->kind) || value->kind == MPT_VALUE_STATUS)
         return MPT_OK; /* these may have several writers */
     if (value->producer != index)
         return FAULT(v, index, "writes %s, which node %d makes", value->name, value->producer);
@@ -108,7 +104,8 @@ static mpt_status check_used(const verifier *v, int index) {
         if (node->out[i] < 0)
             continue;
         const mpt_value *value = &v->graph->values[node->out[i]];
-        if (v->read[node->out[i]] || is_state(value->kind) || value->kind == MPT_VALUE_STATUS)
+        if (v->read[node->out[i]] || mpt_value_is_state(value->kind) ||
+            value->kind == MPT_VALUE_STATUS)
             return MPT_OK;
     }
     return FAULT(v, index, "nothing reads what it makes");

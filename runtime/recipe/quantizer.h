@@ -123,15 +123,15 @@ bool mpt_quantizer_is_cast(const mpt_quantizer *q);
 /* Whether one scale (none, or the one FP32 scale) holds for the whole tensor. */
 bool mpt_quantizer_is_one_scale(const mpt_quantizer *q);
 
-/* The format's largest magnitude times headroom: what the largest value of a block is brought
- * to. */
-float mpt_quantizer_largest(const mpt_quantizer *q);
+/* The largest E4M3 block scale: 448, or what Four Over Six is told. */
+float mpt_quantizer_bound(const mpt_quantizer *q);
 
 /* With an outer scale, whose factor is an amax: what the product divides by to decode, the
- * largest block scale times the above. 1 where there is none. */
+ * bound times the largest element. 1 where there is none. */
 float mpt_quantizer_divisor(const mpt_quantizer *q);
 
-/* What a delayed scale brings the window's amax to: the above with margin and headroom. */
-float mpt_quantizer_delayed_largest(const mpt_quantizer *q);
+/* What a delayed scale brings the window's amax to: the largest element with headroom, margin
+ * and the source's own headroom. */
+float mpt_quantizer_delayed_max(const mpt_quantizer *q);
 
 #endif

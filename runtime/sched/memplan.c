@@ -1,9 +1,10 @@
 /* Stage 8: an offset for every value that lives in the program's block.
  *
- * Masters, gradients and moments have buffers of their own. The rest shares one block: first
- * what lives through the whole step (inputs, status, working weights and all else made in
- * PREPARE, which every micro-batch reads), then activations, whose places are used again when
- * they are done, then the one scratch of all kernels. Stage 9 (exec/executor.c) is next. */
+ * Masters, gradients, moments and delayed scales have buffers of their own. The rest shares one
+ * block: first what lives through the whole step (inputs, status, working weights and all else
+ * made in PREPARE, which every micro-batch reads), then activations, whose places are used
+ * again when they are done, then the one scratch of all kernels. Stage 9 (exec/executor.c) is
+ * next. */
 #include "sched/program.h"
 
 #include <stdlib.h>
@@ -168,10 +169,6 @@ mpt_status mpt_memplan(mpt_ctx *ctx, mpt_lifetime *lives, int n, size_t *out_byt
 
 /* ---- the program's values ---- */
 
-static bool is_state(mpt_value_kind kind) {
-    return kind == MPT_VALUE_PARAM || kind == MPT_VALUE_GRAD || kind == MPT_VALUE_MOMENT;
-}
-
 /* On the host every element takes 4 bytes, whatever its format: see the head of graph.h. */
 static size_t value_bytes(const mpt_value *value) {
     size_t bytes = sizeof(float);
@@ -185,7 +182,7 @@ static void find_lives(mpt_phase_program *program) {
     const mpt_graph *graph = program->graph;
     mpt_placement *place = program->placement;
     for (int v = 0; v < graph->n_values; v++)
-        place[v] = (mpt_placement){.state = is_state(graph->values[v].kind),
+        place[v] = (mpt_placement){.state = mpt_value_is_state(graph->values[v].kind),
                                    .bytes = value_bytes(&graph->values[v]),
                                    .first = program->n_steps,
                                    .last = -1};
@@ -216,6 +213,7 @@ static mpt_memory_class class_of(const mpt_value *value) {
     case MPT_VALUE_GRAD:
         return MPT_MEMORY_GRADIENT;
     case MPT_VALUE_MOMENT:
+    case MPT_VALUE_SCALE:
         return MPT_MEMORY_OPTIMIZER;
     case MPT_VALUE_WORKING:
         return MPT_MEMORY_WORKING_WEIGHTS;

@@ -2,8 +2,8 @@
  *
  * It uses the executor between two steps, when nothing in its block is needed any more: PREPARE
  * makes the working weights from the masters again and zeroes gradients that the next step
- * zeroes anyway. Masters, moments and counters are not touched, so training goes on with the
- * same bits whether there was an evaluation or not. */
+ * zeroes anyway. Masters, moments, amax histories and counters are not touched, so training
+ * goes on with the same bits whether there was an evaluation or not. */
 #include "train/trainer.h"
 
 #include <math.h>
@@ -24,6 +24,7 @@ static void fill_windows(mpt_trainer *trainer, int64_t first, int64_t n, int64_t
 static double mean_loss(mpt_trainer *trainer, int64_t n, int64_t n_all) {
     const mpt_graph *graph = mpt_trainer_graph(trainer);
     mpt_run_env env = mpt_trainer_env(trainer);
+    env.evaluating = true; /* what is seen here must not enter the amax histories */
     double loss = 0, sequences = (double)n;
     mpt_executor_run(trainer->executors[trainer->phase], MPT_PASS_PREPARE, &env);
     for (int64_t first = 0; first < n; first += graph->batch, env.micro_batch++) {

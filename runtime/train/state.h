@@ -1,21 +1,40 @@
-/* The persistent state of a run: masters, gradients, moments; one buffer a parameter and class,
+/* The persistent state of a run: masters, gradients, moments, one buffer a parameter and class;
+ * and the scales and amax histories of delayed scaling, one pair an operand. All of it is
  * shared by the programs of all phases. */
 #ifndef MPT_TRAIN_STATE_H
 #define MPT_TRAIN_STATE_H
 
 #include "exec/executor.h"
 
+/* The state of one operand with delayed scaling, by name over all phases. */
+typedef struct mpt_scale_state {
+    const char *name;    /* "layers.3.mixer.up_proj.fprop.x"; lent by the first such phase */
+    int64_t history;     /* entries that the longest window of any phase has */
+    float *scale;        /* 0: none yet */
+    float *amax_history; /* entry 0 gathers the step's amax */
+} mpt_scale_state;
+
 typedef struct mpt_state {
     mpt_ctx *ctx;
     int n_params;
     float **master, **grad, **moment[2]; /* moment entries NULL where the optimizer has none */
+    int n_scales;
+    mpt_scale_state *scales; /* those of the first phase first, in the order of its operands */
 } mpt_state;
 
-/* Bytes of all buffers; SIZE_MAX where they are more than a size can say. */
-size_t mpt_state_bytes(const mpt_graph *graph);
+/* The programs of a run, one a phase: parameters are the same in all of them, delayed scales
+ * those of any. */
+typedef struct mpt_phase_list {
+    mpt_phase_program *const *programs;
+    int n;
+} mpt_phase_list;
+
+/* Bytes of all buffers; SIZE_MAX where they are more than a size can say. Scales that several
+ * phases have are counted in each, though they are kept once. */
+size_t mpt_state_bytes(mpt_phase_list phases);
 
 /* All zero. Refused as one block, before anything is touched, where memory lacks. */
-mpt_status mpt_state_create(const mpt_graph *graph, mpt_state **out);
+mpt_status mpt_state_create(mpt_phase_list phases, mpt_state **out);
 void mpt_state_destroy(mpt_state *state);
 
 /* Initial weights, keyed by (seed, parameter name): adding a layer changes no other, and the
@@ -27,7 +46,12 @@ void mpt_state_initialize(mpt_state *state, const mpt_graph *graph, uint64_t see
 void mpt_init_fill(const mpt_init *init, const char *name, uint64_t seed, int n_threads,
                    int64_t n, float *out);
 
-/* Binds all buffers into an executor of a program with the same parameters. */
+/* Binds all buffers into an executor of one of the phases. A window that is shorter there than
+ * in another phase uses the first entries. */
 void mpt_state_bind(mpt_state *state, const mpt_graph *graph, mpt_executor *executor);
+
+/* From one phase to another: operands that the phase before did not scale by their history
+ * start anew, and so do entries that its window did not have. */
+void mpt_state_switch(mpt_state *state, const mpt_graph *from, const mpt_graph *to);
 
 #endif

@@ -19,9 +19,14 @@ void mpt_trainer_destroy(mpt_trainer *trainer) {
     for (int i = 0; i < trainer->n_executors; i++)
         mpt_executor_destroy(trainer->executors[i]);
     mpt_state_destroy(trainer->state);
+    mpt_free(trainer->ctx, trainer->counts);
     mpt_free(trainer->ctx, trainer->executors);
     mpt_free(trainer->ctx, trainer->tokens);
     mpt_free(trainer->ctx, trainer);
+}
+
+static mpt_phase_list phases_of(const mpt_program *program) {
+    return (mpt_phase_list){program->phases, program->n_phases};
 }
 
 static int largest_phase(const mpt_program *program) {
@@ -35,7 +40,7 @@ static int largest_phase(const mpt_program *program) {
 /* Refuses before touching anything: an allocator that promises more than there is would let the
  * system kill the host later. */
 static mpt_status check_memory(const mpt_program *program) {
-    size_t need = mpt_size_add(mpt_state_bytes(program->phases[0]->graph),
+    size_t need = mpt_size_add(mpt_state_bytes(phases_of(program)),
                                program->phases[largest_phase(program)]->arena_bytes);
     uint64_t have = mpt_system_memory();
     if (have == 0 || need <= have)
@@ -78,6 +83,18 @@ static mpt_status create_executors(mpt_trainer *trainer) {
     return MPT_OK;
 }
 
+/* Room for the counts of the phase with most operands, so that any step can be counted. */
+static mpt_status create_counts(mpt_trainer *trainer) {
+    const mpt_program *program = trainer->program;
+    int most = 0;
+    for (int p = 0; p < program->n_phases; p++)
+        if (program->phases[p]->graph->n_operands > most)
+            most = program->phases[p]->graph->n_operands;
+    size_t bytes = mpt_size_mul((size_t)most, sizeof *trainer->counts);
+    trainer->counts = most > 0 ? mpt_alloc(trainer->ctx, bytes) : NULL;
+    return most > 0 && !trainer->counts ? mpt_fail_memory(trainer->ctx, bytes) : MPT_OK;
+}
+
 static mpt_status create_parts(mpt_trainer *trainer) {
     const mpt_program *program = trainer->program;
     const mpt_train *train = &program->train;
@@ -89,7 +106,8 @@ static mpt_status create_parts(mpt_trainer *trainer) {
     if (!trainer->tokens)
         return mpt_fail_memory(trainer->ctx, bytes);
     trainer->targets = trainer->tokens + n;
-    MPT_TRY(mpt_state_create(graph, &trainer->state));
+    MPT_TRY(create_counts(trainer));
+    MPT_TRY(mpt_state_create(phases_of(program), &trainer->state));
     mpt_state_initialize(trainer->state, graph, train->seed, program->n_threads);
     return create_executors(trainer);
 }
@@ -110,6 +128,7 @@ mpt_status mpt_trainer_create(const mpt_program *program, const mpt_trainer_opti
     trainer->metrics = o.metrics;
     trainer->metrics_ud = o.metrics_ud;
     trainer->announced = -1;
+    trainer->counted = -1;
     trainer->last_eval = NAN;
     mpt_status status = create_parts(trainer);
     if (status != MPT_OK) {
@@ -222,14 +241,18 @@ static const char *fault_of(const mpt_trainer *trainer, int param) {
     return "Inf"; /* unscaling by a factor above 1 went past the largest number */
 }
 
-static mpt_status announce_phase(mpt_trainer *trainer) {
+/* Goes on to the phase of this step; scales that it does not share with the one before begin
+ * anew. */
+static mpt_status enter_phase(mpt_trainer *trainer) {
     const mpt_program *program = trainer->program;
+    const mpt_graph *before = mpt_trainer_graph(trainer);
     while (trainer->phase + 1 < program->n_phases &&
            trainer->attempted >= program->phase_start[trainer->phase + 1])
         trainer->phase++;
     if (trainer->announced == trainer->phase)
         return MPT_OK;
     trainer->announced = trainer->phase;
+    mpt_state_switch(trainer->state, before, mpt_trainer_graph(trainer));
     mpt_metrics_line line;
     mpt_metrics_begin(&line, "phase");
     mpt_metrics_integer(&line, "step", trainer->attempted);
@@ -275,16 +298,29 @@ static mpt_status skip_step(mpt_trainer *trainer, const mpt_step_result *r, int 
     return status;
 }
 
+/* Where the host asked for it, the step counts into the trainer's array. */
+static void start_counts(mpt_trainer *trainer, mpt_run_env *env) {
+    size_t n = (size_t)mpt_trainer_graph(trainer)->n_operands;
+    if (!trainer->count_next)
+        return;
+    trainer->count_next = false;
+    trainer->counted = trainer->phase;
+    if (n > 0)
+        memset(trainer->counts, 0, n * sizeof *trainer->counts);
+    env->counts = trainer->counts;
+}
+
 mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out) {
     const mpt_train *train = &trainer->program->train;
     double declared = trainer->program->recipe->loss_scale;
-    MPT_TRY(announce_phase(trainer));
+    MPT_TRY(enter_phase(trainer));
     const mpt_graph *graph = mpt_trainer_graph(trainer);
     mpt_executor *executor = trainer->executors[trainer->phase];
     mpt_run_env env = mpt_trainer_env(trainer);
     mpt_step_result r = {.step = trainer->attempted, .loss_scale = declared > 0 ? declared : 1};
     r.phase = trainer->program->phases[trainer->phase]->phase;
     r.lr = (double)env.lr;
+    start_counts(trainer, &env);
     mpt_executor_run(executor, MPT_PASS_PREPARE, &env);
     r.loss = run_micro_batches(trainer, &env, r.loss_scale);
     mpt_executor_run(executor, MPT_PASS_UPDATE, &env);
@@ -317,26 +353,7 @@ mpt_status mpt_trainer_step(mpt_trainer *trainer, const int32_t *tokens, mpt_ste
     return mpt_trainer_step_batch(trainer, out);
 }
 
-/* ---- accessors ---- */
-
-bool mpt_trainer_done(const mpt_trainer *trainer) {
-    return trainer && trainer->attempted >= trainer->program->train.steps;
-}
-
-bool mpt_trainer_param(const mpt_trainer *trainer, int index, mpt_param_view *out) {
-    if (!trainer || !out || index < 0)
-        return false;
-    const mpt_graph *graph = mpt_trainer_graph(trainer);
-    if (index >= graph->n_params)
-        return false;
-    const mpt_param *param = &graph->params[index];
-    const mpt_value *value = &graph->values[param->value];
-    *out = (mpt_param_view){.name = param->name, .rank = value->rank};
-    for (int i = 0; i < value->rank; i++)
-        out->dims[i] = value->dims[i];
-    out->data = trainer->state->master[index];
-    return true;
-}
+/* ---- the end ---- */
 
 mpt_status mpt_trainer_finish(mpt_trainer *trainer) {
     mpt_metrics_line line;

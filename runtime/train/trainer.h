@@ -2,6 +2,7 @@
 #ifndef MPT_TRAIN_TRAINER_H
 #define MPT_TRAIN_TRAINER_H
 
+#include "kernels/quantize.h"
 #include "runtime/pipeline.h"
 #include "train/metrics.h"
 #include "train/state.h"
@@ -27,6 +28,10 @@ struct mpt_trainer {
     int skips_in_a_row;
     double tokens_seen;
     double last_eval; /* NAN before the first */
+    /* What the last counted step did to each operand of the phase it ran in. */
+    bool count_next;
+    int counted; /* that phase; -1 before the first */
+    mpt_quantize_counts *counts;
 };
 
 /* One step on trainer->tokens and trainer->targets; a target of -1 is masked. Loss and gradient

@@ -87,6 +87,8 @@ static void wrong_destroys(objects *o) {
 static void wrong_accessors(objects *o) {
     mpt_warning_view warning;
     mpt_param_view param;
+    mpt_scale_view scale;
+    mpt_operand_view operand;
     assert_non_null(mpt_ctx_error(NULL)->message);
     assert_int_equal(mpt_ctx_memory(NULL).peak_bytes, 0);
     assert_string_equal(mpt_status_name((mpt_status)77), "MPT_?");
@@ -107,6 +109,13 @@ static void wrong_accessors(objects *o) {
     assert_false(mpt_trainer_param(NULL, 0, &param));
     assert_false(mpt_trainer_param(o->trainer, 0, NULL));
     assert_false(mpt_trainer_param(o->trainer, -1, &param));
+    assert_false(mpt_trainer_scale(NULL, 0, &scale));
+    assert_false(mpt_trainer_scale(o->trainer, 0, NULL));
+    assert_false(mpt_trainer_scale(o->trainer, -1, &scale));
+    assert_false(mpt_trainer_operand(NULL, 0, &operand));
+    assert_false(mpt_trainer_operand(o->trainer, 0, NULL));
+    assert_false(mpt_trainer_operand(o->trainer, -1, &operand));
+    mpt_trainer_count_next(NULL);
 }
 
 static void wrong_load_file(objects *o) {
@@ -251,7 +260,8 @@ static const row rows[] = {
      wrong_destroys},
     {"mpt_ctx_error mpt_ctx_memory mpt_status_name mpt_status_text mpt_version mpt_nearest "
      "mpt_recipe_name mpt_recipe_source mpt_program_get_info mpt_program_warning "
-     "mpt_stage_name mpt_trainer_done mpt_trainer_param",
+     "mpt_stage_name mpt_trainer_done mpt_trainer_param mpt_trainer_scale "
+     "mpt_trainer_count_next mpt_trainer_operand",
      wrong_accessors},
     {"mpt_recipe_load_file", wrong_load_file},
     {"mpt_recipe_load_string", wrong_load_string},

@@ -281,6 +281,33 @@ typedef struct mpt_param_view {
 } mpt_param_view;
 MPT_API bool mpt_trainer_param(const mpt_trainer *trainer, int index, mpt_param_view *out);
 
+/* What operands with delayed scaling carry from step to step, by index: those of all phases.
+ * With the parameters and moments it is the state of a run. */
+typedef struct mpt_scale_view {
+    const char *name; /* "layers.3.mixer.up_proj.fprop.x": the layer and slot that own it */
+    float scale;      /* what values are multiplied by; 0: none yet, scaling is current */
+    int64_t n_history;
+    const float *amax_history; /* entry 0 gathers the step's amax; lent */
+} mpt_scale_view;
+MPT_API bool mpt_trainer_scale(const mpt_trainer *trainer, int index, mpt_scale_view *out);
+
+/* What quantizing did to each operand, counted at the step after this call only, since it costs
+ * time: over its micro-batches, the weights' once. By index; false past the end and before the
+ * first such step. */
+typedef struct mpt_operand_view {
+    const char *name; /* as in mpt_scale_view */
+    uint64_t elements;
+    uint64_t overflow;  /* finite values that were cut to the format's largest */
+    uint64_t underflow; /* values other than 0 that became 0 */
+    uint64_t zeros;
+    uint64_t nonfinite; /* NaN and Inf among the values */
+    uint64_t capped;    /* scales that would have been Inf */
+    double amax;        /* the largest finite magnitude */
+    double sqnr;        /* signal to quantization noise in dB; INFINITY where nothing is lost */
+} mpt_operand_view;
+MPT_API void mpt_trainer_count_next(mpt_trainer *trainer);
+MPT_API bool mpt_trainer_operand(const mpt_trainer *trainer, int index, mpt_operand_view *out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,54 @@
+/* What a host may look at in a trainer: parameters, delayed scales, counts of a step. All of it
+ * is lent, and changes with the next step. */
+#include "train/trainer.h"
+
+bool mpt_trainer_done(const mpt_trainer *trainer) {
+    return trainer && trainer->attempted >= trainer->program->train.steps;
+}
+
+bool mpt_trainer_param(const mpt_trainer *trainer, int index, mpt_param_view *out) {
+    if (!trainer || !out || index < 0)
+        return false;
+    const mpt_graph *graph = mpt_trainer_graph(trainer);
+    if (index >= graph->n_params)
+        return false;
+    const mpt_param *param = &graph->params[index];
+    const mpt_value *value = &graph->values[param->value];
+    *out = (mpt_param_view){.name = param->name, .rank = value->rank};
+    for (int i = 0; i < value->rank; i++)
+        out->dims[i] = value->dims[i];
+    out->data = trainer->state->master[index];
+    return true;
+}
+
+bool mpt_trainer_scale(const mpt_trainer *trainer, int index, mpt_scale_view *out) {
+    if (!trainer || !out || index < 0 || index >= trainer->state->n_scales)
+        return false;
+    const mpt_scale_state *scale = &trainer->state->scales[index];
+    *out = (mpt_scale_view){scale->name, *scale->scale, scale->history, scale->amax_history};
+    return true;
+}
+
+void mpt_trainer_count_next(mpt_trainer *trainer) {
+    if (trainer)
+        trainer->count_next = true;
+}
+
+bool mpt_trainer_operand(const mpt_trainer *trainer, int index, mpt_operand_view *out) {
+    if (!trainer || !out || index < 0 || trainer->counted < 0)
+        return false;
+    const mpt_graph *graph = trainer->program->phases[trainer->counted]->graph;
+    if (index >= graph->n_operands)
+        return false;
+    const mpt_quantize_counts *c = &trainer->counts[index];
+    *out = (mpt_operand_view){.name = graph->operands[index].name,
+                              .elements = c->elements,
+                              .overflow = c->overflow,
+                              .underflow = c->underflow,
+                              .zeros = c->zeros,
+                              .nonfinite = c->nonfinite,
+                              .capped = c->capped,
+                              .amax = (double)c->amax,
+                              .sqnr = mpt_quantize_sqnr(c)};
+    return true;
+}
