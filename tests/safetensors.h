@@ -22,9 +22,8 @@ typedef struct golden_tensor {
     size_t bytes;
 } golden_tensor;
 
-static inline golden_file golden_open(const char *name) {
-    char path[1024];
-    snprintf(path, sizeof path, "%s/golden/%s.safetensors", MPT_TESTS_DIR, name);
+/* Any file, by its path. */
+static inline golden_file golden_open_path(const char *path) {
     FILE *file = fopen(path, "rb");
     if (!file)
         fail_msg("cannot open %s", path);
@@ -42,6 +41,12 @@ static inline golden_file golden_open(const char *name) {
     assert_non_null(g.header);
     g.data = g.bytes + 8 + n;
     return g;
+}
+
+static inline golden_file golden_open(const char *name) {
+    char path[1024];
+    snprintf(path, sizeof path, "%s/golden/%s.safetensors", MPT_TESTS_DIR, name);
+    return golden_open_path(path);
 }
 
 static inline void golden_close(golden_file *g) {

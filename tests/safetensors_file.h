@@ -22,8 +22,8 @@ static inline folder folder_make(void) {
     return f;
 }
 
-/* Removes every file in it, and counts them. */
-static inline int folder_clear(const folder *f) {
+/* Counts the files in it, and removes them where asked to. */
+static inline int folder_visit(const folder *f, bool remove_each) {
     DIR *dir = opendir(f->path);
     int n = 0;
     assert_non_null(dir);
@@ -32,11 +32,20 @@ static inline int folder_clear(const folder *f) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
         snprintf(path, sizeof path, "%s/%s", f->path, entry->d_name);
-        assert_int_equal(unlink(path), 0);
+        if (remove_each)
+            assert_int_equal(unlink(path), 0);
         n++;
     }
     closedir(dir);
     return n;
+}
+
+static inline int folder_count(const folder *f) {
+    return folder_visit(f, false);
+}
+
+static inline int folder_clear(const folder *f) {
+    return folder_visit(f, true);
 }
 
 static inline void folder_remove(const folder *f) {
@@ -44,17 +53,17 @@ static inline void folder_remove(const folder *f) {
     assert_int_equal(rmdir(f->path), 0);
 }
 
-typedef struct bytes {
+typedef struct file_bytes {
     unsigned char *data;
     size_t size;
-} bytes;
+} file_bytes;
 
-static inline bytes bytes_read(const char *path) {
+static inline file_bytes bytes_read(const char *path) {
     FILE *file = fopen(path, "rb");
     if (!file)
         fail_msg("cannot open %s", path);
     assert_int_equal(fseek(file, 0, SEEK_END), 0);
-    bytes b = {NULL, (size_t)ftell(file)};
+    file_bytes b = {NULL, (size_t)ftell(file)};
     rewind(file);
     b.data = malloc(b.size + 1);
     assert_non_null(b.data);
@@ -63,7 +72,7 @@ static inline bytes bytes_read(const char *path) {
     return b;
 }
 
-static inline void bytes_free(bytes *b) {
+static inline void bytes_free(file_bytes *b) {
     free(b->data);
 }
 

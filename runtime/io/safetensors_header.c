@@ -5,6 +5,7 @@
  * passes here can be read without further tests. */
 #include "io/safetensors_read.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,8 +98,8 @@ mpt_status mpt_safetensors_json(mpt_ctx *ctx, const char *path, const char *text
         return MPT_OK;
     if (json_error_code(&error) == json_error_out_of_memory)
         return mpt_fail_memory(ctx, bytes);
-    MPT_FAIL(ctx, MPT_DATA, MPT_NOWHERE, "%s: byte %zu: %s", path, at + (size_t)error.position,
-             error.text);
+    MPT_FAIL(ctx, MPT_DATA, MPT_NOWHERE, "%s: JSON at byte %zu: %s", path,
+             at + (size_t)error.position, error.text);
     mpt_hint(ctx, "%s",
              json_error_code(&error) == json_error_duplicate_key ? HINT_WRITER : HINT_DAMAGED);
     return MPT_DATA;
@@ -118,7 +119,10 @@ static mpt_status read_type(header_reader *r, const char *name, const json_t *en
     const char *names[MPT_TENSOR_TYPE_COUNT];
     for (int i = 0; i < MPT_TENSOR_TYPE_COUNT; i++)
         names[i] = mpt_tensor_type_name((mpt_tensor_type)i);
-    const char *nearest = mpt_nearest(text, names, MPT_TENSOR_TYPE_COUNT);
+    mpt_brief upper = mpt_brief_name(text); /* 'f32' is nearer to 'F32' than to 'I32' */
+    for (char *c = upper.text; *c; c++)
+        *c = (char)toupper((unsigned char)*c);
+    const char *nearest = mpt_nearest(upper.text, names, MPT_TENSOR_TYPE_COUNT);
     (void)FAIL_TENSOR(r, name, "dtype: no type '%s'", mpt_brief_name(text).text);
     if (nearest)
         mpt_hint(r->ctx, "did you mean '%s'?", nearest);

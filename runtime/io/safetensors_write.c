@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "io/file.h"
@@ -87,14 +88,18 @@ static mpt_status open_folder(mpt_safetensors_writer *w) {
 
 /* ---- the space ---- */
 
-/* Zeroed and on the disk. A limit of the process would come as a signal, so it is asked first;
- * where the file system has no call for this, the C library writes the blocks. */
+/* Zeroed and on the disk. A limit of the process would come as a signal, so it is asked first.
+ * So is the room: where the file system has no call for this, the C library writes the blocks
+ * one by one, and would find the disk full only when it is. */
 static int take_space(int fd, size_t size) {
     struct rlimit limit;
+    struct statvfs disk;
     int error;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
         size > limit.rlim_cur)
         return EFBIG;
+    if (fstatvfs(fd, &disk) == 0 && disk.f_blocks && size / disk.f_frsize > disk.f_bavail)
+        return ENOSPC;
     do
         error = posix_fallocate(fd, 0, (off_t)size);
     while (error == EINTR);
