@@ -46,9 +46,19 @@ MPT_NUMERIC float mpt_current_scale(float max, float amax) {
     return mpt_capped_scale(max, amax, MPT_FLT_MAX);
 }
 
-/* The power of two at or below a positive scale: the decode scale is rounded up. NaN stays. */
+/* The scale, or the smallest one whose reciprocal is finite: huge values under a small largest
+ * element would decode to Inf, and zeros to NaN. */
+MPT_NUMERIC float mpt_decodable_scale(float scale) {
+    return scale < 0x1.000008p-128f ? 0x1.000008p-128f : scale;
+}
+
+/* The power of two at or below a positive scale: the decode scale is rounded up. NaN stays.
+ * Subnormal scales become 2^-127, the least power of two with a finite reciprocal. */
 MPT_NUMERIC float mpt_pow2_below(float scale) {
-    return mpt_is_finite(scale) ? mpt_bits_float(mpt_float_bits(scale) & 0xFF800000u) : scale;
+    uint32_t u = mpt_float_bits(scale);
+    if (!mpt_is_finite(scale))
+        return scale;
+    return mpt_bits_float(u >> 23 ? u & 0xFF800000u : 0x400000u);
 }
 
 /* ---- E8M0 scales (OCP Microscaling 1.0; numerics contract 8 and section 5) ---- */

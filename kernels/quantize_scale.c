@@ -73,7 +73,7 @@ mpt_tensor_scale mpt_quantize_tensor_scale(const mpt_quantize_job *job,
     t.amax = t.propagate ? mpt_bits_float(seen.finite) : saturated_amax(seen);
     t.scale = t.decode = 1.0f;
     if (q->scale.kind != MPT_SCALING_NONE && mpt_quantizer_is_one_scale(q)) {
-        t.scale = scale_of_tensor(job, &t);
+        t.scale = mpt_decodable_scale(scale_of_tensor(job, &t));
         if (q->scale_format == MPT_SCALE_POW2)
             t.scale = mpt_pow2_below(t.scale);
         /* Elements that cannot say NaN leave it to the scale that they share. */
@@ -154,7 +154,7 @@ static mpt_block_factors fp32_block(const mpt_quantizer *q, const mpt_tensor_sca
     mpt_block_factors f = {0};
     if (amax == amax) {
         f.capped = amax != 0.0f && tensor->max / amax > MPT_FLT_MAX;
-        f.encode = mpt_capped_scale(tensor->max, amax, tensor->cap);
+        f.encode = mpt_decodable_scale(mpt_capped_scale(tensor->max, amax, tensor->cap));
     } else {
         f.encode = mpt_bits_float(MPT_NAN_BITS);
     }

@@ -1,51 +1,67 @@
 /* Stochastic rounding: the rule counted over all random bits, the keyed stream against
- * committed vectors, and what changes it. */
+ * committed vectors, and what changes it. Means and independence over many draws are in
+ * test_stochastic_statistics.c. */
 #include "quantize_case.h"
 
 #include <math.h>
 
 /* ---- the rule ---- */
 
-/* Of all random words, as many round up as the place between the two codes says. */
-static void check_share(mpt_dtype dtype, uint32_t low_code, int words) {
+/* Of all random words, as many round x up as its place between two codes says: at/of of the
+ * way. The other sign mirrors it. */
+static void check_share(mpt_dtype dtype, uint32_t low_code, uint32_t at, uint32_t of) {
+    uint32_t words = mpt_takes_one_byte(dtype) ? 256 : 65536, up = 0;
     float low = mpt_decode(dtype, low_code), high = mpt_decode(dtype, low_code + 1);
-    for (int j = 0; j <= 16; j++) {
-        float x = low + (high - low) * ((float)j / 16.0f); /* exact in all formats here */
-        int up = 0;
-        for (int w = 0; w < words; w++) {
-            uint32_t bits = (uint32_t)w * (65536u / (uint32_t)words);
-            uint32_t code = mpt_encode_stochastic(dtype, x, bits);
-            uint32_t mirrored = mpt_encode_stochastic(dtype, -x, bits);
-            int width = mpt_dtype_bits(dtype) - 1;
-            assert_int_equal(mirrored, code | 1u << width);
-            assert_true(code == low_code || code == low_code + 1);
-            up += code == low_code + 1;
-        }
-        if (up != words * j / 16)
-            fail_msg("%s between codes %u and the next, at %d/16: %d of %d up",
-                     mpt_dtype_name(dtype), low_code, j, up, words);
+    float x = low + (high - low) * ((float)at / (float)of); /* exact for all that is asked */
+    for (uint32_t w = 0; w < words; w++) {
+        uint32_t bits = w * (65536u / words);
+        uint32_t code = mpt_encode_stochastic(dtype, x, bits);
+        float mirrored = mpt_decode(dtype, mpt_encode_stochastic(dtype, -x, bits));
+        assert_true(mirrored == -mpt_decode(dtype, code));
+        assert_true(code == low_code || code == low_code + 1);
+        up += code == low_code + 1;
     }
+    if (up != words / of * at)
+        fail_msg("%s between codes %u and the next, at %u/%u: %u of %u up",
+                 mpt_dtype_name(dtype), low_code, at, of, up, words);
+}
+
+static void test_rule_when_all_bytes_then_share_is_the_fraction_to_1_in_256(void **state) {
+    (void)state;
+    static const mpt_dtype dtype[] = {MPT_DTYPE_E2M1, MPT_DTYPE_E3M2, MPT_DTYPE_E2M3};
+    for (size_t d = 0; d < MPT_COUNT(dtype); d++)
+        for (uint32_t code = 0; code < mpt_format_of(dtype[d]).max_code; code++)
+            for (uint32_t at = 0; at <= 256; at++)
+                check_share(dtype[d], code, at, 256);
 }
 
 static void test_rule_when_all_words_then_share_is_the_fraction(void **state) {
     (void)state;
-    for (uint32_t code = 0; code < 7; code++)
-        check_share(MPT_DTYPE_E2M1, code, 256);
-    static const uint32_t e4m3[] = {0, 1, 6, 7, 8, 50, 0x7D};
-    static const uint32_t e5m2[] = {0, 2, 3, 4, 60, 0x7A};
-    for (size_t i = 0; i < MPT_COUNT(e4m3); i++)
-        check_share(MPT_DTYPE_E4M3, e4m3[i], 65536);
-    for (size_t i = 0; i < MPT_COUNT(e5m2); i++)
-        check_share(MPT_DTYPE_E5M2, e5m2[i], 65536);
-    check_share(MPT_DTYPE_BF16, 0x3F80, 65536);
-    check_share(MPT_DTYPE_BF16, 0x7F7E, 65536);
-    check_share(MPT_DTYPE_FP16, 0x0000, 65536);
-    check_share(MPT_DTYPE_FP16, 0x3C01, 65536);
+    static const struct {
+        mpt_dtype dtype;
+        uint32_t code[8];
+    } row[] = {{MPT_DTYPE_E4M3, {0, 1, 6, 7, 8, 50, 0x7D}},
+               {MPT_DTYPE_E5M2, {0, 2, 3, 4, 60, 0x7A}},
+               {MPT_DTYPE_E5M6, {0, 1, 62, 63, 64, 900, 0x7BE}},
+               {MPT_DTYPE_INT8, {0, 1, 63, 64, 100, 126}},
+               {MPT_DTYPE_BF16, {0x3F80, 0x7F7E, 1}},
+               {MPT_DTYPE_FP16, {0, 0x3C01, 1, 0x7BFE}}};
+    for (size_t i = 0; i < MPT_COUNT(row); i++)
+        for (size_t j = 0; j < MPT_COUNT(row[i].code); j++) {
+            if (j && row[i].code[j] == 0)
+                break;
+            check_share(row[i].dtype, row[i].code[j], 1, 8);
+            check_share(row[i].dtype, row[i].code[j], 13, 16);
+            check_share(row[i].dtype, row[i].code[j], 128, 256);
+            check_share(row[i].dtype, row[i].code[j], 1, 4096);
+        }
 }
 
 static void test_rule_when_value_is_a_code_then_it_never_moves(void **state) {
     (void)state;
-    static const mpt_dtype dtype[] = {MPT_DTYPE_E2M1, MPT_DTYPE_E4M3, MPT_DTYPE_E5M2};
+    static const mpt_dtype dtype[] = {MPT_DTYPE_E2M1, MPT_DTYPE_E3M2, MPT_DTYPE_E2M3,
+                                      MPT_DTYPE_E4M3, MPT_DTYPE_E5M2, MPT_DTYPE_E5M6,
+                                      MPT_DTYPE_INT8};
     for (size_t d = 0; d < MPT_COUNT(dtype); d++)
         for (uint32_t c = 0; c <= mpt_format_of(dtype[d]).max_code; c++)
             for (uint32_t bits = 0; bits < 65536; bits += 13107)
@@ -55,8 +71,9 @@ static void test_rule_when_value_is_a_code_then_it_never_moves(void **state) {
 
 static void test_rule_when_beyond_the_range_then_as_the_nearest_cast(void **state) {
     (void)state;
-    static const mpt_dtype dtype[] = {MPT_DTYPE_E2M1, MPT_DTYPE_E4M3, MPT_DTYPE_E5M2,
-                                      MPT_DTYPE_FP16, MPT_DTYPE_BF16};
+    static const mpt_dtype dtype[] = {MPT_DTYPE_E2M1, MPT_DTYPE_E3M2, MPT_DTYPE_E2M3,
+                                      MPT_DTYPE_E4M3, MPT_DTYPE_E5M2, MPT_DTYPE_E5M6,
+                                      MPT_DTYPE_INT8, MPT_DTYPE_FP16, MPT_DTYPE_BF16};
     for (size_t d = 0; d < MPT_COUNT(dtype); d++) {
         float x[] = {INFINITY, -INFINITY, NAN, 0.0f, -0.0f};
         for (size_t i = 0; i < MPT_COUNT(x); i++)
@@ -146,72 +163,14 @@ static void test_stream_when_any_part_of_the_key_changes_then_other_bits(void **
     free(again);
 }
 
-/* ---- statistics ---- */
-
-static void test_mean_when_normal_values_then_within_four_sigma(void **state) {
-    (void)state;
-    enum { ROWS = 256, COLS = 256 };
-    float *x = case_buffer(ROWS * COLS * 4);
-    uint64_t seed = 11;
-    for (int i = 0; i < ROWS * COLS; i++) {
-        float g = -6;
-        for (int j = 0; j < 12; j++)
-            g += (float)(case_random(&seed) >> 8) * 0x1p-24f;
-        x[i] = g;
-    }
-    mpt_quantizer q = case_stochastic(case_nvfp4(1));
-    for (int column = 0; column < 2; column++) {
-        mpt_quantize_job job = {.q = &q, .x = x, .rows = ROWS, .cols = COLS, .column = column};
-        job.key = (mpt_random_key){3, 1, 0, 0};
-        case_result r = case_run(mpt_quantize_operand, job, CASE_DECODED);
-        double error = 0, squares = 0;
-        int zeros = 0;
-        for (int i = 0; i < ROWS * COLS; i++) {
-            double y = (double)r.decoded[i] * (double)r.factor / 2688.0;
-            zeros += y == 0;
-            error += y - (double)x[i];
-            squares += (y - (double)x[i]) * (y - (double)x[i]);
-        }
-        assert_true(zeros < ROWS * COLS * 4 / 10);
-        assert_true(fabs(error) < 4 * sqrt(squares));
-        assert_true(squares > 0);
-        case_free(&r);
-    }
-    free(x);
-}
-
-/* One value many times: the mean is the value, nearest rounding would miss it. */
-static void test_mean_when_one_value_is_drawn_often_then_unbiased(void **state) {
-    (void)state;
-    enum { GROUPS = 4096 };
-    static const float value[] = {0.140625f, 1.3125f, 2.25f, 5.5f};
-    for (size_t v = 0; v < MPT_COUNT(value); v++) {
-        mpt_random_key key = {5, (uint32_t)v, 0, 0};
-        double sum = 0, squares = 0;
-        for (uint64_t g = 0; g < GROUPS; g++) {
-            uint8_t byte[16];
-            mpt_random_bytes(&key, g, 0, byte);
-            for (int i = 0; i < 16; i++) {
-                uint32_t code =
-                    mpt_encode_stochastic(MPT_DTYPE_E2M1, value[v], (uint32_t)byte[i] << 8);
-                double e = (double)mpt_decode(MPT_DTYPE_E2M1, code) - (double)value[v];
-                sum += e;
-                squares += e * e;
-            }
-        }
-        assert_true(fabs(sum) < 4 * sqrt(squares));
-    }
-}
-
 static const struct CMUnitTest cases[] = {
+    cmocka_unit_test(test_rule_when_all_bytes_then_share_is_the_fraction_to_1_in_256),
     cmocka_unit_test(test_rule_when_all_words_then_share_is_the_fraction),
     cmocka_unit_test(test_rule_when_value_is_a_code_then_it_never_moves),
     cmocka_unit_test(test_rule_when_beyond_the_range_then_as_the_nearest_cast),
     cmocka_unit_test(test_stream_when_keyed_then_the_committed_bytes),
     cmocka_unit_test(test_stream_when_a_matrix_is_quantized_then_the_committed_codes),
     cmocka_unit_test(test_stream_when_any_part_of_the_key_changes_then_other_bits),
-    cmocka_unit_test(test_mean_when_normal_values_then_within_four_sigma),
-    cmocka_unit_test(test_mean_when_one_value_is_drawn_often_then_unbiased),
 };
 
 MPT_TEST_MAIN(cases)

@@ -1,0 +1,215 @@
+/* Any quantizer: one drawn from all that may be written, and a run of any job with guarded
+ * outputs.
+ *
+ * The generator follows the table of legal combinations; what it draws is what property tests,
+ * benchmarks and comparisons of backends walk over. Every buffer of a run has a margin on both
+ * sides that any_free checks, and the input is allocated to the byte, for AddressSanitizer. */
+#ifndef MPT_TESTS_ANY_QUANTIZER_H
+#define MPT_TESTS_ANY_QUANTIZER_H
+
+#include "quantize_case.h"
+
+static inline uint32_t any_below(uint64_t *state, uint32_t n) {
+    return case_random(state) % n;
+}
+
+static inline mpt_dtype any_narrow(uint64_t *state) {
+    static const mpt_dtype narrow[] = {MPT_DTYPE_E4M3, MPT_DTYPE_E5M2, MPT_DTYPE_E5M6,
+                                       MPT_DTYPE_E3M2, MPT_DTYPE_E2M3, MPT_DTYPE_E2M1,
+                                       MPT_DTYPE_INT8};
+    return narrow[any_below(state, MPT_COUNT(narrow))];
+}
+
+static inline void any_block(uint64_t *state, mpt_quantizer *q) {
+    static const int32_t block[][2] = {{0, 0},   {1, 0},   {1, 16},  {1, 32},
+                                       {1, 128}, {16, 16}, {32, 32}, {128, 128}};
+    uint32_t first = q->scale_format == MPT_SCALE_E4M3;
+    uint32_t n = q->outer == MPT_OUTER_ROW ? 5u : (uint32_t)MPT_COUNT(block);
+    uint32_t i = first + any_below(state, n - first);
+    q->block_rows = block[i][0];
+    q->block_cols = block[i][1];
+}
+
+/* The scales of one block or tensor: their format, rule, outer scale and source. */
+static inline void any_scale(uint64_t *state, mpt_quantizer *q) {
+    static const mpt_scale_rule_kind e8m0[] = {MPT_RULE_UP, MPT_RULE_FLOOR, MPT_RULE_CEIL,
+                                               MPT_RULE_EVEN};
+    q->scale.kind = MPT_SCALING_CURRENT;
+    q->scale_format = (mpt_scale_format)any_below(state, 4);
+    if (q->scale_format == MPT_SCALE_E4M3)
+        q->outer = (mpt_outer)any_below(state, 3);
+    any_block(state, q);
+    if (q->scale_format == MPT_SCALE_POW2)
+        q->scale_rule.kind = MPT_RULE_UP;
+    if (q->scale_format == MPT_SCALE_E8M0)
+        q->scale_rule.kind = e8m0[any_below(state, 4)];
+    bool one = q->block_rows == 0 && q->block_cols == 0 && q->scale_format <= MPT_SCALE_POW2;
+    if (one)
+        q->scale.kind = (mpt_scaling)(MPT_SCALING_CURRENT + (int)any_below(state, 3));
+    if (q->scale.kind == MPT_SCALING_STATIC)
+        q->scale.value = any_below(state, 2) ? 1.0 : 0.37;
+    if (q->scale.kind == MPT_SCALING_DELAYED)
+        q->scale.history = 4;
+}
+
+/* A narrow quantizer: every field drawn, and every combination allowed. */
+static inline mpt_quantizer any_quantizer(uint64_t *state) {
+    static const double headroom[] = {1, 1, 1, 0.75, 16.0 / 17.0};
+    mpt_quantizer q = {.name = "any", .format = any_narrow(state), .headroom = 1};
+    any_scale(state, &q);
+    q.nonfinite = (mpt_nonfinite)any_below(state, 2);
+    q.source = (mpt_copy_source)any_below(state, 2);
+    if (q.outer != MPT_OUTER_NONE && q.format == MPT_DTYPE_E2M1 && any_below(state, 2)) {
+        q.scale_rule = (mpt_scale_rule){.kind = MPT_RULE_FOUR_OVER_SIX,
+                                        .error = (mpt_choice_error)any_below(state, 2),
+                                        .bound = any_below(state, 2) ? 256 : 448};
+        return q;
+    }
+    q.headroom = headroom[any_below(state, MPT_COUNT(headroom))];
+    q.rounding = (mpt_rounding)any_below(state, 4);
+    if (any_below(state, 3) == 0) {
+        q.hadamard.size = 2 << any_below(state, 7);
+        q.hadamard.signs = (mpt_signs)any_below(state, 3);
+        q.source = MPT_SOURCE_ORIGINAL;
+    }
+    return q;
+}
+
+/* One line of a quantizer's fields, for messages. */
+static inline const char *any_text(const mpt_quantizer *q, char *text, size_t bytes) {
+    snprintf(
+        text, bytes,
+        "format %d block %d,%d scale %d scale_format %d rule %d error %d bound %d outer %d "
+        "headroom %g rounding %d hadamard %d signs %d nonfinite %d source %d",
+        (int)q->format, q->block_rows, q->block_cols, (int)q->scale.kind, (int)q->scale_format,
+        (int)q->scale_rule.kind, (int)q->scale_rule.error, q->scale_rule.bound, (int)q->outer,
+        q->headroom, (int)q->rounding, q->hadamard.size, (int)q->hadamard.signs,
+        (int)q->nonfinite, (int)q->source);
+    return text;
+}
+
+/* ---- shapes ---- */
+
+/* A job as its quantized orientation sees it, worked out here anew. */
+typedef struct any_shape {
+    int64_t rows, k, k_in; /* k is padded for the rotation */
+    int64_t block_rows, block_k, scale_rows, scale_cols;
+    size_t code_bytes; /* of one row */
+} any_shape;
+
+static inline any_shape any_shape_of(const mpt_quantize_job *job) {
+    any_shape s;
+    const mpt_quantizer *q = job->q;
+    int64_t n = q->hadamard.size ? q->hadamard.size : 1;
+    s.rows = job->column ? job->cols : job->rows;
+    s.k_in = job->column ? job->rows : job->cols;
+    s.k = (s.k_in + n - 1) / n * n;
+    s.block_rows = q->block_rows ? q->block_rows : s.rows;
+    s.block_k = q->block_cols ? q->block_cols : s.k;
+    s.scale_rows = (s.rows + s.block_rows - 1) / s.block_rows;
+    s.scale_cols = (s.k + s.block_k - 1) / s.block_k;
+    size_t k = (size_t)s.k;
+    s.code_bytes = q->format == MPT_DTYPE_E2M1   ? (k + 1) / 2
+                   : q->format == MPT_DTYPE_E5M6 ? 2 * k
+                                                 : k;
+    return s;
+}
+
+/* The code at row r of the quantized orientation, element k along the dot product. */
+static inline uint32_t any_code(const mpt_quantizer *q, const any_shape *s,
+                                const uint8_t *codes, int64_t r, int64_t k) {
+    const uint8_t *row = codes + (size_t)r * s->code_bytes;
+    if (q->format == MPT_DTYPE_E2M1)
+        return row[k / 2] >> 4 * (k % 2) & 15u;
+    if (q->format == MPT_DTYPE_E5M6)
+        return row[2 * k] | (uint32_t)row[2 * k + 1] << 8;
+    return row[k];
+}
+
+/* ---- guarded runs ---- */
+
+enum { ANY_MARGIN = 64, ANY_FILL = 0x5A };
+
+typedef struct any_buffer {
+    uint8_t *data; /* 64 bytes into its allocation */
+    size_t bytes;
+} any_buffer;
+
+static inline any_buffer any_buffer_of(size_t bytes) {
+    uint8_t *p = malloc(bytes + 2 * ANY_MARGIN);
+    assert_non_null(p);
+    memset(p, ANY_FILL, bytes + 2 * ANY_MARGIN);
+    return (any_buffer){p + ANY_MARGIN, bytes};
+}
+
+static inline void any_buffer_free(any_buffer *b) {
+    for (size_t i = 0; i < ANY_MARGIN; i++) {
+        assert_int_equal(b->data[i - ANY_MARGIN], ANY_FILL);
+        assert_int_equal(b->data[b->bytes + i], ANY_FILL);
+    }
+    free(b->data - ANY_MARGIN);
+}
+
+/* All outputs of one job. */
+typedef struct any_outputs {
+    any_buffer decoded, codes, scales, amax, factor, history, dequantized;
+    mpt_quantize_counts counts;
+} any_outputs;
+
+static inline any_outputs any_outputs_of(mpt_quantize_job *job, bool row_outer) {
+    any_shape s = any_shape_of(job);
+    size_t one = job->q->scale_format <= MPT_SCALE_POW2 ? 4 : 1;
+    size_t levels = row_outer ? (size_t)s.rows * 4 : 4;
+    any_outputs o = {.decoded = any_buffer_of((size_t)(s.rows * s.k) * 4),
+                     .codes = any_buffer_of((size_t)s.rows * s.code_bytes),
+                     .scales = any_buffer_of((size_t)(s.scale_rows * s.scale_cols) * one),
+                     .amax = any_buffer_of(levels),
+                     .factor = any_buffer_of(levels),
+                     .history = any_buffer_of(4),
+                     .dequantized = any_buffer_of((size_t)(s.rows * s.k_in) * 4)};
+    memset(o.history.data, 0, 4);
+    job->decoded = (void *)o.decoded.data;
+    job->decoded_k = s.k;
+    job->codes = o.codes.data;
+    job->scales = o.scales.data;
+    job->amax = (void *)o.amax.data;
+    job->factor = (void *)o.factor.data;
+    if (job->q->scale.kind == MPT_SCALING_DELAYED)
+        job->amax_history = (void *)o.history.data;
+    return o;
+}
+
+/* Runs a job with every output asked for and its values dequantized. */
+static inline any_outputs any_run(void (*run)(const mpt_quantize_job *), mpt_quantize_job job) {
+    any_outputs o = any_outputs_of(&job, job.q->outer == MPT_OUTER_ROW);
+    any_buffer scratch = any_buffer_of(mpt_quantize_scratch(&job));
+    job.scratch = (void *)scratch.data;
+    job.counts = &o.counts;
+    run(&job);
+    mpt_dequantize(&job, (void *)o.dequantized.data);
+    any_buffer_free(&scratch);
+    return o;
+}
+
+static inline void any_free(any_outputs *o) {
+    any_buffer *all[] = {&o->decoded, &o->codes,   &o->scales,     &o->amax,
+                         &o->factor,  &o->history, &o->dequantized};
+    for (size_t i = 0; i < MPT_COUNT(all); i++)
+        any_buffer_free(all[i]);
+}
+
+/* The name of the first output in which two runs differ, or NULL. */
+static inline const char *any_difference(const any_outputs *a, const any_outputs *b) {
+    static const char *const name[] = {"decoded", "codes",   "scales",     "amax",
+                                       "factor",  "history", "dequantized"};
+    const any_buffer *x[] = {&a->decoded, &a->codes,   &a->scales,     &a->amax,
+                             &a->factor,  &a->history, &a->dequantized};
+    const any_buffer *y[] = {&b->decoded, &b->codes,   &b->scales,     &b->amax,
+                             &b->factor,  &b->history, &b->dequantized};
+    for (size_t i = 0; i < MPT_COUNT(x); i++)
+        if (memcmp(x[i]->data, y[i]->data, x[i]->bytes) != 0)
+            return name[i];
+    return NULL;
+}
+
+#endif
