@@ -1,7 +1,7 @@
 /* What the files of the command share: exit statuses, and how a failure is said.
  *
  * mptrun.c reads the options and calls one of the commands; each gives an exit status. The
- * command stands on the public header mpt.h alone, as any host does. Results go to stdout, all
+ * command stands on the public headers alone, as any host does. Results go to stdout, all
  * else to stderr. */
 #ifndef MPT_CLI_CLI_H
 #define MPT_CLI_CLI_H
@@ -21,6 +21,9 @@ mpt_exit mpt_cli_fail(const mpt_ctx *ctx, mpt_status status);
 
 /* A mpt_write_fn to stdout. */
 bool mpt_cli_write(void *ud, const char *text, size_t length);
+
+/* The exit of a call that only prints to stdout; mpt_cli_flush says it where stdout failed. */
+mpt_exit mpt_cli_printed(const mpt_ctx *ctx, mpt_status status);
 
 /* Prints what is still buffered; says so and gives MPT_EXIT_MACHINE where stdout is full. */
 mpt_exit mpt_cli_flush(mpt_exit so_far);

@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/run.h"
+#include "cli/tools.h"
 #include "cli/waiting.h"
 
 /* ---- what all commands use ---- */
@@ -73,7 +74,7 @@ static mpt_exit plan(mpt_ctx *ctx, const mpt_options *options) {
                      : options->schedule                  ? MPT_PRINT_SCHEDULE
                      : options->json                      ? MPT_PRINT_JSON
                                                           : MPT_PRINT_PLAN;
-    mpt_status status = mpt_cli_load(ctx, options, options->recipes[0], &recipe);
+    mpt_status status = mpt_cli_load(ctx, options, options->words[0], &recipe);
     if (status == MPT_OK)
         status = mpt_cli_compile(recipe, options, MPT_MODEL_FULL, &program);
     if (status == MPT_OK)
@@ -111,16 +112,15 @@ static mpt_exit check_one(mpt_ctx *ctx, const mpt_options *options, const char *
 /* Each recipe in turn; the first fault decides the exit status, but all are looked at. */
 static mpt_exit check(mpt_ctx *ctx, const mpt_options *options) {
     mpt_exit result = MPT_EXIT_DONE;
-    for (int i = 0; i < options->n_recipes; i++) {
-        mpt_exit one = check_one(ctx, options, options->recipes[i]);
+    for (int i = 0; i < options->n_words; i++) {
+        mpt_exit one = check_one(ctx, options, options->words[i]);
         if (result == MPT_EXIT_DONE)
             result = one;
     }
     return result;
 }
 
-/* The exit of a call that only prints; mpt_cli_flush says that stdout failed. */
-static mpt_exit printed(const mpt_ctx *ctx, mpt_status status) {
+mpt_exit mpt_cli_printed(const mpt_ctx *ctx, mpt_status status) {
     if (status == MPT_IO && ferror(stdout))
         return MPT_EXIT_MACHINE;
     return status == MPT_OK ? MPT_EXIT_DONE : mpt_cli_fail(ctx, status);
@@ -128,7 +128,8 @@ static mpt_exit printed(const mpt_ctx *ctx, mpt_status status) {
 
 /* A word that the language lacks is a slip of the command line. */
 static mpt_exit help_recipe(mpt_ctx *ctx, const char *word) {
-    mpt_exit result = printed(ctx, mpt_recipe_reference(ctx, word, mpt_cli_write, NULL));
+    mpt_exit result =
+        mpt_cli_printed(ctx, mpt_recipe_reference(ctx, word, mpt_cli_write, NULL));
     return result == MPT_EXIT_WRONG ? MPT_EXIT_USAGE : result;
 }
 
@@ -136,9 +137,9 @@ static mpt_exit help_recipe(mpt_ctx *ctx, const char *word) {
 
 static mpt_exit call(mpt_ctx *ctx, const mpt_options *options, mpt_progress *progress) {
     if (options->list_ops)
-        return printed(ctx, mpt_list(ctx, MPT_LIST_OPS, mpt_cli_write, NULL));
+        return mpt_cli_printed(ctx, mpt_list(ctx, MPT_LIST_OPS, mpt_cli_write, NULL));
     if (options->list_formats)
-        return printed(ctx, mpt_list(ctx, MPT_LIST_FORMATS, mpt_cli_write, NULL));
+        return mpt_cli_printed(ctx, mpt_list(ctx, MPT_LIST_FORMATS, mpt_cli_write, NULL));
     if (options->help_recipe)
         return help_recipe(ctx, options->word);
     switch (options->command) {
@@ -146,6 +147,12 @@ static mpt_exit call(mpt_ctx *ctx, const mpt_options *options, mpt_progress *pro
         return plan(ctx, options);
     case MPT_COMMAND_CHECK:
         return check(ctx, options);
+    case MPT_COMMAND_QUANTIZE:
+        return mpt_cli_quantize(ctx, options, progress);
+    case MPT_COMMAND_PROBE:
+        return mpt_cli_probe(ctx, options, progress);
+    case MPT_COMMAND_BENCH:
+        return mpt_cli_bench(ctx, options);
     default:
         return mpt_cli_run(ctx, options, progress);
     }

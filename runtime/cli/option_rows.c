@@ -10,21 +10,55 @@ const mpt_command_row mpt_command_rows[MPT_COMMAND_COUNT] = {
     [MPT_COMMAND_RUN] = {"run", "RECIPE.lua",
                          "prints the plan's summary, trains, writes a run folder; the word "
                          "'run' may be left out",
-                         1},
+                         1, 1, "which recipe?",
+                         "  mptrun recipes/nvfp4_12b.lua\n"
+                         "  mptrun recipes/gpt2_nvfp4.lua --data shakespeare.txt "
+                         "--set train.steps=300\n"},
     [MPT_COMMAND_PLAN] = {"plan", "RECIPE.lua",
                           "compiles the full model without allocating it: formats by layer, "
                           "memory, FLOPs, phases, warnings",
-                          1},
-    [MPT_COMMAND_CHECK] = {"check", "RECIPE.lua...", "errors and warnings only", INT_MAX},
-    [MPT_COMMAND_HELP] = {"help", "[COMMAND]", "this text, or that of one command", 1},
+                          1, 1, "which recipe?",
+                          "  mptrun plan recipes/nvfp4_12b.lua --json\n"
+                          "  mptrun plan recipes/gpt2_fp8.lua --dump=precise\n"},
+    [MPT_COMMAND_CHECK] = {"check", "RECIPE.lua...", "errors and warnings only", 1, INT_MAX,
+                           "which recipe?", "  mptrun check recipes/*.lua\n"},
+    [MPT_COMMAND_QUANTIZE] =
+        {"quantize", "EXPR IN OUT",
+         "quantizes every tensor of floating type in a safetensors file, "
+         "an index of shards or a folder of them; EXPR is a quantizer as "
+         "in a recipe",
+         3, 3, "which quantizer, which input, which output?",
+         "  mptrun quantize nvfp4 model.safetensors nvfp4.safetensors\n"
+         "  mptrun quantize 'nvfp4 { block = {16, 16} }' model/ w.safetensors "
+         "--columnwise\n"},
+    [MPT_COMMAND_PROBE] =
+        {"probe", "WEIGHTS",
+         "the damage that each format does to each weight matrix of a "
+         "checkpoint, worst first",
+         1, 1, "which weights?",
+         "  mptrun probe model.safetensors --formats nvfp4,mxfp4,e4m3\n"
+         "  mptrun probe model/ --formats 'nvfp4, nvfp4 { block = {16, 16} }' "
+         "--json\n"},
+    [MPT_COMMAND_BENCH] = {"bench", "--quantizers",
+                           "the speed of each quantizer, and as a fraction of a plain copy in "
+                           "the same run",
+                           0, 0, NULL,
+                           "  mptrun bench --quantizers\n"
+                           "  mptrun bench --quantizers --threads 1 --rows 2048 --json\n"},
+    [MPT_COMMAND_HELP] = {"help", "[COMMAND]", "this text, or that of one command", 0, 1, NULL,
+                          "  mptrun --help-recipe rounding\n"},
 };
 
 enum {
     RUN = 1 << MPT_COMMAND_RUN,
     PLAN = 1 << MPT_COMMAND_PLAN,
-    CHECK = 1 << MPT_COMMAND_CHECK
+    CHECK = 1 << MPT_COMMAND_CHECK,
+    QUANTIZE = 1 << MPT_COMMAND_QUANTIZE,
+    PROBE = 1 << MPT_COMMAND_PROBE,
+    BENCH = 1 << MPT_COMMAND_BENCH
 };
-enum { ALL = RUN | PLAN | CHECK, ALONE = 0 };
+/* Of commands that compile a recipe, and of those that work on tensors. */
+enum { RECIPES = RUN | PLAN | CHECK, TENSORS = QUANTIZE | PROBE | BENCH, ALONE = 0 };
 
 /* In the order of mpt_model_choice and mpt_device. */
 static const char *const models[] = {"auto", "full", "proxy", NULL};
@@ -32,23 +66,26 @@ static const char *const devices[] = {"auto", "ref", "cpu", NULL};
 
 #define AT(member) offsetof(mpt_options, member)
 const mpt_option_row mpt_option_rows[] = {
-    {"set", 's', "PATH=VALUE", MPT_OPTION_SET, ALL, 0, NULL,
+    {"set", 's', "PATH=VALUE", MPT_OPTION_SET, RECIPES, 0, NULL,
      "sets a field of the recipe, after everything else; may be given again"},
-    {"seed", 0, "N", MPT_OPTION_SEED, ALL, 0, NULL, "the same as --set train.seed=N"},
-    {"data", 0, "FILE", MPT_OPTION_TEXT, ALL, AT(data), NULL,
+    {"seed", 0, "N", MPT_OPTION_SEED, RECIPES | QUANTIZE | PROBE, AT(seed), NULL,
+     "the same as --set train.seed=N. quantize and probe: of stochastic rounding and random "
+     "signs; default 0"},
+    {"data", 0, "FILE", MPT_OPTION_TEXT, RECIPES, AT(data), NULL,
      "trains on the bytes of this file instead of the recipe's data"},
-    {"model", 0, "WHICH", MPT_OPTION_CHOICE, ALL, AT(model), models,
+    {"model", 0, "WHICH", MPT_OPTION_CHOICE, RECIPES, AT(model), models,
      "auto, full or proxy. run: auto is the full model where it fits in memory and ends within "
      "a day, else the proxy. plan and check: full unless told otherwise"},
-    {"device", 0, "NAME", MPT_OPTION_CHOICE, ALL, AT(device), devices,
+    {"device", 0, "NAME", MPT_OPTION_CHOICE, RECIPES | QUANTIZE, AT(device), devices,
      "auto, ref (the definition, slow) or cpu"},
-    {"threads", 0, "N", MPT_OPTION_COUNT, RUN | PLAN, AT(threads), NULL, "default: all cores"},
+    {"threads", 0, "N", MPT_OPTION_COUNT, RUN | PLAN | TENSORS, AT(threads), NULL,
+     "default: all cores"},
     {"out", 'o', "DIR", MPT_OPTION_TEXT, RUN, AT(out), NULL,
      "the run folder, new or empty; default: the next free runs/NAME-N"},
-    {"quiet", 'q', NULL, MPT_OPTION_FLAG, RUN, AT(quiet), NULL,
+    {"quiet", 'q', NULL, MPT_OPTION_FLAG, RUN | QUANTIZE | PROBE, AT(quiet), NULL,
      "no plan and no progress, only the result"},
-    {"json", 0, NULL, MPT_OPTION_FLAG, PLAN, AT(json), NULL,
-     "the plan (with --schedule: the schedule) as JSON"},
+    {"json", 0, NULL, MPT_OPTION_FLAG, PLAN | TENSORS, AT(json), NULL,
+     "the plan (with --schedule: the schedule) or the result as JSON"},
     {"schedule", 0, NULL, MPT_OPTION_FLAG, PLAN, AT(schedule), NULL,
      "the fixed op schedule of every phase, one step a line"},
     {"dump", 0, "STAGE", MPT_OPTION_STAGE, RUN | PLAN, AT(dump), NULL,
@@ -56,6 +93,16 @@ const mpt_option_row mpt_option_rows[] = {
     {"until", 0, "STAGE", MPT_OPTION_STAGE, RUN, AT(until), NULL,
      "stops after a stage: load compiles nothing, freeze to plan train nothing, run takes one "
      "step"},
+    {"columnwise", 0, NULL, MPT_OPTION_FLAG, QUANTIZE, AT(columnwise), NULL,
+     "quantizes the transpose of each tensor"},
+    {"step", 0, "N", MPT_OPTION_STEP, QUANTIZE, AT(step), NULL,
+     "the step that keys the random bits; default 0"},
+    {"formats", 0, "LIST", MPT_OPTION_TEXT, PROBE, AT(formats), NULL,
+     "quantizers separated by commas; default: nvfp4,mxfp4,mxfp6,mxfp8,e4m3"},
+    {"quantizers", 0, NULL, MPT_OPTION_FLAG, BENCH, AT(quantizers), NULL,
+     "measures the quantizers"},
+    {"rows", 0, "N", MPT_OPTION_EXTENT, BENCH, AT(rows), NULL, "of the matrix; default 4096"},
+    {"cols", 0, "N", MPT_OPTION_EXTENT, BENCH, AT(cols), NULL, "of the matrix; default 4096"},
     {"list-ops", 0, NULL, MPT_OPTION_FLAG, ALONE, AT(list_ops), NULL,
      "the ops of this build and the kernels of each"},
     {"list-formats", 0, NULL, MPT_OPTION_FLAG, ALONE, AT(list_formats), NULL,
@@ -110,22 +157,23 @@ void mpt_options_help(FILE *out, mpt_command command) {
     for (int i = 0; i < mpt_n_option_rows; i++)
         if (all || mpt_option_rows[i].commands & (1u << command))
             print_option(out, &mpt_option_rows[i]);
-    fprintf(out, "\nstages for --dump and --until:\n ");
-    for (int i = 0; mpt_stage_name(i); i++)
-        fprintf(out, " %s", mpt_stage_name(i));
-    fputs("\n\nexamples:\n"
-          "  mptrun recipes/nvfp4_12b.lua\n"
-          "  mptrun recipes/gpt2_nvfp4.lua --data shakespeare.txt --set train.steps=300\n"
-          "  mptrun plan recipes/nvfp4_12b.lua --json\n"
-          "  mptrun plan recipes/gpt2_fp8.lua --dump=precise\n"
-          "  mptrun --help-recipe rounding\n"
-          "\nexit status:\n"
+    if (all || command == MPT_COMMAND_RUN || command == MPT_COMMAND_PLAN) {
+        fprintf(out, "\nstages for --dump and --until:\n ");
+        for (int i = 0; mpt_stage_name(i); i++)
+            fprintf(out, " %s", mpt_stage_name(i));
+        fprintf(out, "\n");
+    }
+    fprintf(out, "\nexamples:\n");
+    for (int i = 0; i < MPT_COMMAND_COUNT; i++)
+        if (all || i == (int)command)
+            fputs(mpt_command_rows[i].examples, out);
+    fputs("\nexit status:\n"
           "  0  done, or training ended after a step because a signal asked (stderr says so)\n"
-          "  1  the recipe, the data or a checkpoint is wrong\n"
+          "  1  the recipe, a quantizer, the data or a checkpoint is wrong\n"
           "  2  the command line is wrong\n"
           "  3  training stopped itself\n"
           "  4  the machine failed: disk, memory or device\n"
-          "  130, 143  ended at once by SIGINT or SIGTERM: a second one, or one outside "
+          "  130, 143  ended by SIGINT or SIGTERM: a second one, or one outside "
           "training\n",
           out);
 }

@@ -9,7 +9,9 @@
 
 typedef struct mpt_command_row {
     const char *name, *takes, *doc;
-    int most_recipes; /* INT_MAX: any number */
+    int n_least, n_most; /* words it takes; INT_MAX: any number */
+    const char *lacks;   /* what is asked where there are too few of them */
+    const char *examples;
 } mpt_command_row;
 
 extern const mpt_command_row mpt_command_rows[MPT_COMMAND_COUNT];
@@ -20,7 +22,9 @@ typedef enum mpt_option_kind {
     MPT_OPTION_CHOICE, /* int: index into `choices` */
     MPT_OPTION_COUNT,  /* int, 1 to 4096 */
     MPT_OPTION_SET,    /* PATH=VALUE, appended to `sets` */
-    MPT_OPTION_SEED,   /* train.seed=N, appended to `sets` */
+    MPT_OPTION_SEED,   /* uint64_t; and train.seed=N, appended to `sets` */
+    MPT_OPTION_STEP,   /* uint64_t, 0 to 2^32 - 1 */
+    MPT_OPTION_EXTENT, /* uint64_t, 1 to 2^20 */
     MPT_OPTION_STAGE   /* const char *: the name of a stage */
 } mpt_option_kind;
 

@@ -72,6 +72,23 @@ static mpt_exit read_count(const mpt_option_row *row, const char *value, int *ou
     return MPT_EXIT_DONE;
 }
 
+/* Digits only, so that no sign and no unit passes. */
+static bool read_whole(const char *value, uint64_t most, uint64_t *out) {
+    errno = 0;
+    *out = strtoull(value, NULL, 10);
+    return *value && !value[strspn(value, "0123456789")] && errno == 0 && *out <= most;
+}
+
+static mpt_exit read_number(const mpt_option_row *row, const char *value, uint64_t least,
+                            uint64_t most, uint64_t *out) {
+    char wanted[96];
+    if (read_whole(value, most, out) && *out >= least)
+        return MPT_EXIT_DONE;
+    snprintf(wanted, sizeof wanted, "a number from %llu to %llu", (unsigned long long)least,
+             (unsigned long long)most);
+    return bad_value(row, value, wanted);
+}
+
 static mpt_exit read_choice(const mpt_option_row *row, const char *value, int *out) {
     int n = 0;
     for (; row->choices[n]; n++) {
@@ -128,9 +145,13 @@ static mpt_exit take(mpt_options *options, const mpt_option_row *row, const char
             return bad_value(row, value, "PATH=VALUE, such as train.steps=20");
         return add_set(options, value, (size_t)(equals - value), equals + 1);
     case MPT_OPTION_SEED:
-        if (!*value || value[strspn(value, "0123456789")])
+        if (!read_whole(value, UINT64_MAX, at))
             return bad_value(row, value, "a whole number");
         return add_set(options, "train.seed", strlen("train.seed"), value);
+    case MPT_OPTION_STEP:
+        return read_number(row, value, 0, UINT32_MAX, at);
+    case MPT_OPTION_EXTENT:
+        return read_number(row, value, 1, 1 << 20, at);
     }
     return MPT_EXIT_USAGE;
 }
@@ -185,7 +206,7 @@ static mpt_exit no_command(const char *word) {
     return usage(mpt_nearest(word, names, MPT_COMMAND_COUNT), "");
 }
 
-/* The words that are no options: a command's name or nothing, then recipes. */
+/* The words that are no options: a command's name or nothing, then what it works on. */
 static mpt_exit take_words(mpt_options *options, int n, char **words) {
     int command = n > 0 ? find_command(words[0]) : MPT_COMMAND_RUN;
     bool named = n > 0 && command >= 0;
@@ -194,12 +215,12 @@ static mpt_exit take_words(mpt_options *options, int n, char **words) {
         return no_command(words[0]);
     options->command = command < 0 ? MPT_COMMAND_RUN : (mpt_command)command;
     options->topic = named ? options->command : MPT_COMMAND_HELP;
-    options->n_recipes = n - named;
-    options->recipes = words + named;
-    if (options->command == MPT_COMMAND_HELP && options->n_recipes > 0) {
-        int topic = find_command(options->recipes[0]);
+    options->n_words = n - named;
+    options->words = words + named;
+    if (options->command == MPT_COMMAND_HELP && options->n_words > 0) {
+        int topic = find_command(options->words[0]);
         if (topic < 0)
-            return no_command(options->recipes[0]);
+            return no_command(options->words[0]);
         options->topic = (mpt_command)topic;
     }
     return MPT_EXIT_DONE;
@@ -249,7 +270,45 @@ static int find_alone(const mpt_options *options, const bool *given) {
     return -1;
 }
 
-/* Whether the command has the recipes it needs and takes all the options that were given. */
+/* Whether the command has as many words as it takes. */
+static mpt_exit check_words(const mpt_options *options) {
+    const mpt_command_row *command = &mpt_command_rows[options->command];
+    bool run = options->command == MPT_COMMAND_RUN;
+    if (options->n_words < command->n_least) {
+        fprintf(stderr, "mptrun: %s mptrun %s%s%s; see mptrun --help\n", command->lacks,
+                run ? "" : command->name, run ? "" : " ", command->takes);
+        return MPT_EXIT_USAGE;
+    }
+    if (options->n_words > command->n_most) {
+        const char *extra = options->words[command->n_most];
+        if (command->n_most == 1 && options->command <= MPT_COMMAND_CHECK)
+            fprintf(stderr, "mptrun: '%s' takes one recipe, and '%s' is a second one\n",
+                    command->name, extra);
+        else
+            fprintf(stderr, "mptrun: '%s' takes %s, and no '%s'; see mptrun help %s\n",
+                    command->name, command->takes, extra, command->name);
+        return MPT_EXIT_USAGE;
+    }
+    return MPT_EXIT_DONE;
+}
+
+/* Options that make no sense together, or that a command cannot do without. */
+static mpt_exit check_together(const mpt_options *options) {
+    if (options->dump && options->until &&
+        stage_index(options->dump) > stage_index(options->until)) {
+        fprintf(stderr, "mptrun: --until=%s ends before --dump=%s has something to print\n",
+                options->until, options->dump);
+        return MPT_EXIT_USAGE;
+    }
+    if (options->command == MPT_COMMAND_BENCH && !options->quantizers) {
+        fprintf(stderr, "mptrun: bench of what? mptrun bench --quantizers measures the "
+                        "quantizers; see mptrun help bench\n");
+        return MPT_EXIT_USAGE;
+    }
+    return MPT_EXIT_DONE;
+}
+
+/* Whether the command takes all the options that were given. */
 static mpt_exit check_fit(const mpt_options *options, const bool *given) {
     const mpt_command_row *command = &mpt_command_rows[options->command];
     if (options->help || options->command == MPT_COMMAND_HELP)
@@ -261,24 +320,8 @@ static mpt_exit check_fit(const mpt_options *options, const bool *given) {
             return MPT_EXIT_USAGE;
         }
     }
-    if (options->n_recipes == 0) {
-        fprintf(stderr, "mptrun: which recipe? mptrun %s%s%s; see mptrun --help\n",
-                options->command == MPT_COMMAND_RUN ? "" : command->name,
-                options->command == MPT_COMMAND_RUN ? "" : " ", command->takes);
-        return MPT_EXIT_USAGE;
-    }
-    if (options->dump && options->until &&
-        stage_index(options->dump) > stage_index(options->until)) {
-        fprintf(stderr, "mptrun: --until=%s ends before --dump=%s has something to print\n",
-                options->until, options->dump);
-        return MPT_EXIT_USAGE;
-    }
-    if (options->n_recipes > command->most_recipes) {
-        fprintf(stderr, "mptrun: '%s' takes one recipe, and '%s' is a second one\n",
-                command->name, options->recipes[1]);
-        return MPT_EXIT_USAGE;
-    }
-    return MPT_EXIT_DONE;
+    mpt_exit words = check_words(options);
+    return words != MPT_EXIT_DONE ? words : check_together(options);
 }
 
 mpt_exit mpt_options_parse(mpt_options *options, int argc, char **argv) {

@@ -11,6 +11,9 @@ typedef enum mpt_command {
     MPT_COMMAND_RUN,
     MPT_COMMAND_PLAN,
     MPT_COMMAND_CHECK,
+    MPT_COMMAND_QUANTIZE,
+    MPT_COMMAND_PROBE,
+    MPT_COMMAND_BENCH,
     MPT_COMMAND_HELP,
     MPT_COMMAND_COUNT
 } mpt_command;
@@ -20,8 +23,8 @@ enum { MPT_CLI_SETS = 64, MPT_CLI_SET_TEXT = 8192 };
 typedef struct mpt_options {
     mpt_command command;
     mpt_command topic; /* of help and --help; MPT_COMMAND_HELP: everything */
-    int n_recipes;
-    char **recipes; /* lent from argv */
+    int n_words;       /* what the command works on: recipes, or what `takes` of its row says */
+    char **words;      /* lent from argv */
     int n_sets;
     mpt_set sets[MPT_CLI_SETS];
     size_t set_used; /* of set_text, which holds the paths cut off at their '=' */
@@ -29,9 +32,13 @@ typedef struct mpt_options {
     int model;  /* mpt_model_choice, or -1: not said */
     int device; /* mpt_device */
     int threads;
+    uint64_t seed; /* where no recipe is there to hold it; 0: not said */
+    uint64_t step;
+    uint64_t rows, cols; /* 0: not said */
     const char *data, *out;
+    const char *formats;      /* NULL: not said */
     const char *dump, *until; /* names of stages */
-    bool json, quiet, schedule;
+    bool json, quiet, schedule, columnwise, quantizers;
     bool help, version, list_ops, list_formats, help_recipe;
     const char *word; /* of --help-recipe; NULL: everything */
 } mpt_options;

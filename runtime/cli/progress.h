@@ -1,5 +1,6 @@
-/* What a person sees while training runs: a live line on a terminal, now and then a plain line
- * where stderr goes elsewhere, and notes that do not tear the live line. */
+/* What a person sees while training or work on a file runs: a live line on a terminal, for
+ * training also now and then a plain line where stderr goes elsewhere, and notes that do not
+ * tear the live line. */
 #ifndef MPT_CLI_PROGRESS_H
 #define MPT_CLI_PROGRESS_H
 
@@ -26,6 +27,11 @@ void mpt_progress_step(mpt_progress *progress, const mpt_step_result *step, doub
 /* A validation begins after `done` steps: it may last, so the line must not look stuck. A plain
  * line is printed before the last validation only, the others end in a note. */
 void mpt_progress_validating(mpt_progress *progress, int64_t done);
+
+/* Work on a file: nothing but the live line, and that only once the work lasts. */
+void mpt_progress_begin_file(mpt_progress *progress, bool quiet, double now);
+void mpt_progress_file(mpt_progress *progress, const char *tensor, uint64_t done,
+                       uint64_t total, double now);
 
 /* One line of its own on stderr. */
 void mpt_progress_note(mpt_progress *progress, const char *fmt, ...)

@@ -86,7 +86,7 @@ static bool only_dumps(const run *r) {
 
 static mpt_status prepare(run *r) {
     const mpt_options *o = r->options;
-    mpt_status status = mpt_cli_load(r->ctx, o, o->recipes[0], &r->recipe);
+    mpt_status status = mpt_cli_load(r->ctx, o, o->words[0], &r->recipe);
     if (status != MPT_OK || (ends_before(r, "freeze") && !o->dump))
         return status;
     if (!only_dumps(r))
@@ -274,7 +274,7 @@ mpt_exit mpt_cli_run(mpt_ctx *ctx, const mpt_options *options, mpt_progress *pro
     mpt_exit result = mpt_folder_check(options->out);
     if (result != MPT_EXIT_DONE)
         return result;
-    mpt_signals_begin(&r.signals);
+    mpt_signals_begin(&r.signals, "step");
     mpt_status status = prepare(&r);
     if (status != MPT_OK)
         result = mpt_cli_fail(ctx, status);

@@ -2,7 +2,7 @@
 #include "cli/signals.h"
 
 #include <signal.h>
-#include <string.h>
+#include <stdio.h>
 #include <unistd.h>
 
 static sigset_t watched_signals(void) {
@@ -20,10 +20,12 @@ static void block(bool yes) {
 
 /* In one write, past the buffers of the other threads. The live line of progress keeps its own
  * line. */
-static void say_stopping(void) {
-    const char *line = "\nmptrun: stopping after this step; once more to stop now\n";
-    line += isatty(STDERR_FILENO) != 1;
-    ssize_t written = write(STDERR_FILENO, line, strlen(line));
+static void say_stopping(const char *unit) {
+    char line[96];
+    int n =
+        snprintf(line, sizeof line, "%smptrun: stopping after this %s; once more to stop now\n",
+                 isatty(STDERR_FILENO) == 1 ? "\n" : "", unit);
+    ssize_t written = write(STDERR_FILENO, line, (size_t)n);
     (void)written; /* nobody is left to tell */
 }
 
@@ -48,11 +50,12 @@ static void *watch(void *ud) {
         if (!atomic_load(&signals->training))
             die_of(got);
         atomic_store(&signals->asked, got);
-        say_stopping();
+        say_stopping(signals->unit);
     }
 }
 
-void mpt_signals_begin(mpt_signals *signals) {
+void mpt_signals_begin(mpt_signals *signals, const char *unit) {
+    signals->unit = unit;
     block(true);
     signals->watched = pthread_create(&signals->thread, NULL, watch, signals) == 0;
     if (!signals->watched)

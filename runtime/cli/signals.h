@@ -1,4 +1,4 @@
-/* The end of a run by SIGINT or SIGTERM.
+/* The end of a run, or of work on a file, by SIGINT or SIGTERM.
  *
  * A thread waits for the two signals, so that no handler and no global flag are needed. Until
  * training starts, and again once it has ended, a signal ends the process as if nothing had
@@ -13,15 +13,16 @@
 
 typedef struct mpt_signals {
     pthread_t thread;
-    bool watched;    /* the thread runs */
-    atomic_bool end; /* asks the thread to end */
+    const char *unit; /* what is finished first: "step", "tensor" */
+    bool watched;     /* the thread runs */
+    atomic_bool end;  /* asks the thread to end */
     atomic_bool training;
     atomic_int asked; /* the first signal during training, or 0 */
 } mpt_signals;
 
 /* Starts the thread; before any other thread, which inherits that the signals are not its own.
  * Where it cannot be started, every signal ends the process. */
-void mpt_signals_begin(mpt_signals *signals);
+void mpt_signals_begin(mpt_signals *signals, const char *unit);
 
 /* Whether the first signal waits for the end of a step. */
 void mpt_signals_training(mpt_signals *signals, bool training);

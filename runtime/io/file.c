@@ -13,6 +13,12 @@ bool mpt_file_exists(const char *path) {
     return stat(path, &st) == 0;
 }
 
+bool mpt_file_same(const char *a, const char *b) {
+    struct stat one, other;
+    return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev &&
+           one.st_ino == other.st_ino;
+}
+
 mpt_status mpt_file_fail(mpt_ctx *ctx, mpt_where where, const char *path, int error) {
     char text[128] = "";
     if (strerror_r(error, text, sizeof text) != 0)

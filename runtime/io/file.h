@@ -15,6 +15,9 @@ typedef struct mpt_file_map {
 /* Whether something stands at this path that could be opened as a file. */
 bool mpt_file_exists(const char *path);
 
+/* Whether two paths, links followed, lead to one thing that is there. */
+bool mpt_file_same(const char *a, const char *b);
+
 /* Maps a whole regular file for reading. `where` is the recipe line that asked for it. */
 mpt_status mpt_file_map_open(mpt_ctx *ctx, mpt_where where, const char *path,
                              mpt_file_map *out);

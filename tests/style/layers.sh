@@ -2,7 +2,7 @@
 # layers.sh ROOT: every include of a project header points left in the list of layers.
 #
 #   base < recipe (io and comm beside it) < graph < kernels < sched < exec < train
-#        (pipeline.h beside it) < plan < pipeline.c < lua/bind < cli
+#        (pipeline.h beside it) < plan < tools (pipeline.c beside it) < lua/bind < cli
 #
 # The public headers and kernels/formats.h stand under base; kernels/numerics* needs nothing but
 # formats. cli may use the public headers only, as any other host.
@@ -23,6 +23,7 @@ function rank(path) {
     if (path ~ /^train\//) return 8
     if (path ~ /^pipeline\.h$/) return 8 # beside train: it holds the data, the trainer runs it
     if (path ~ /^plan\//) return 10
+    if (path ~ /^tools\//) return 11
     if (path ~ /^pipeline/) return 11
     if (path ~ /^lua\/bind\//) return 12
     if (path ~ /^cli\//) return 13

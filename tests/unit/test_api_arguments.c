@@ -1,6 +1,7 @@
 /* Wrong arguments of a host: every public call answers with MPT_INVALID and names the argument,
  * and none crashes. The headers are read, so a new call without a row here fails. */
 #include "mpt/model.h"
+#include "mpt/tools.h"
 #include "mpt_test.h"
 
 /* What the rows need: one of each object, all sound. */
@@ -64,7 +65,7 @@ static bool write_nothing(void *ud, const char *text, size_t length) {
     return true;
 }
 
-/* ---- one function a call of mpt.h ---- */
+/* ---- one function a call of mpt.h and tools.h ---- */
 
 static void wrong_ctx_create(objects *o) {
     (void)o;
@@ -249,6 +250,54 @@ static void wrong_trainer_calls(objects *o) {
     refused(o, mpt_trainer_eval(o->trainer, -1, &loss), "max_windows is -1");
 }
 
+static void wrong_quantize_file(objects *o) {
+    mpt_quantize_options options = MPT_QUANTIZE_OPTIONS_INIT, half = {.size = 4};
+    BARE(mpt_quantize_file(NULL, "e4m3", "a", "b", NULL, NULL));
+    refused(o, mpt_quantize_file(o->ctx, NULL, "a", "b", NULL, NULL), "quantizer is NULL");
+    refused(o, mpt_quantize_file(o->ctx, "e4m3", NULL, "b", NULL, NULL), "in is NULL");
+    refused(o, mpt_quantize_file(o->ctx, "e4m3", "a", NULL, NULL, NULL), "out is NULL");
+    refused(o, mpt_quantize_file(o->ctx, "e4m3", "a", "b", &half, NULL),
+            "the options have size 4");
+    options.n_threads = -1;
+    refused(o, mpt_quantize_file(o->ctx, "e4m3", "a", "b", &options, NULL),
+            "options.n_threads is -1");
+    options.n_threads = 0;
+    options.device = (mpt_device)3;
+    refused(o, mpt_quantize_file(o->ctx, "e4m3", "a", "b", &options, NULL),
+            "options.device is 3");
+}
+
+static void wrong_probe_file(objects *o) {
+    mpt_probe_options options = MPT_PROBE_OPTIONS_INIT;
+    BARE(mpt_probe_file(NULL, "a", NULL, write_nothing, NULL));
+    refused(o, mpt_probe_file(o->ctx, NULL, NULL, write_nothing, NULL), "weights is NULL");
+    refused(o, mpt_probe_file(o->ctx, "a", NULL, NULL, NULL), "write is NULL");
+    options.n_threads = 4097;
+    refused(o, mpt_probe_file(o->ctx, "a", &options, write_nothing, NULL),
+            "options.n_threads is 4097");
+    options.n_threads = 0;
+    options.formats = "e4m3,";
+    refused(o, mpt_probe_file(o->ctx, "a", &options, write_nothing, NULL),
+            "there is no quantizer beside one of the commas");
+}
+
+static void wrong_bench(objects *o) {
+    mpt_bench_options options = MPT_BENCH_OPTIONS_INIT;
+    BARE(mpt_bench_quantizers(NULL, NULL, write_nothing, NULL));
+    refused(o, mpt_bench_quantizers(o->ctx, NULL, NULL, NULL), "write is NULL");
+    options.rows = -1;
+    refused(o, mpt_bench_quantizers(o->ctx, &options, write_nothing, NULL),
+            "options.rows and .cols are -1 and 0");
+    options.rows = 0;
+    options.cols = 1 << 21;
+    refused(o, mpt_bench_quantizers(o->ctx, &options, write_nothing, NULL),
+            "options.rows and .cols are 0 and 2097152");
+    options.cols = 0;
+    options.n_threads = -2;
+    refused(o, mpt_bench_quantizers(o->ctx, &options, write_nothing, NULL),
+            "options.n_threads is -2");
+}
+
 typedef struct row {
     const char *calls; /* separated by spaces */
     void (*check)(objects *o);
@@ -276,6 +325,9 @@ static const row rows[] = {
     {"mpt_recipe_reference", wrong_reference},
     {"mpt_trainer_create", wrong_trainer_create},
     {"mpt_trainer_step mpt_trainer_eval mpt_trainer_finish", wrong_trainer_calls},
+    {"mpt_quantize_file", wrong_quantize_file},
+    {"mpt_probe_file", wrong_probe_file},
+    {"mpt_bench_quantizers", wrong_bench},
 };
 
 static void test_call_when_arguments_are_wrong_then_they_are_named(void **state) {
@@ -453,6 +505,7 @@ static void test_header_when_a_call_is_public_then_it_has_a_row(void **state) {
     (void)state;
     assert_in_range(check_header(MPT_SOURCE_DIR "/runtime/include/mpt/mpt.h"), 31, 200);
     assert_in_range(check_header(MPT_SOURCE_DIR "/runtime/include/mpt/model.h"), 20, 200);
+    assert_in_range(check_header(MPT_SOURCE_DIR "/runtime/include/mpt/tools.h"), 3, 200);
     assert_false(has_row("mpt_recipe"));
 }
 

@@ -12,6 +12,11 @@
 extern "C" {
 #endif
 
+/* How far a call is, in bytes of tensors: before each of them, and at the end, where `tensor`
+ * is NULL. False ends the call with MPT_INTERRUPTED. */
+typedef bool (*mpt_tool_progress_fn)(void *ud, const char *tensor, uint64_t done,
+                                     uint64_t total);
+
 typedef struct mpt_quantize_options {
     size_t size;
     bool columnwise; /* quantizes the transpose of each tensor */
@@ -19,6 +24,8 @@ typedef struct mpt_quantize_options {
     uint32_t step;
     mpt_device device; /* AUTO and CPU: fast; REF: the definition. The bytes are the same */
     int n_threads;     /* 0: all cores */
+    mpt_tool_progress_fn progress; /* NULL: nobody asks */
+    void *progress_ud;
 } mpt_quantize_options;
 #define MPT_QUANTIZE_OPTIONS_INIT ((mpt_quantize_options){.size = sizeof(mpt_quantize_options)})
 
@@ -48,6 +55,8 @@ typedef struct mpt_probe_options {
     bool json;
     uint64_t seed;
     int n_threads;
+    mpt_tool_progress_fn progress;
+    void *progress_ud;
 } mpt_probe_options;
 #define MPT_PROBE_OPTIONS_INIT ((mpt_probe_options){.size = sizeof(mpt_probe_options)})
 

@@ -1,0 +1,176 @@
+/* `mptrun probe`: what each format would do to each weight matrix of a checkpoint.
+ *
+ * One matrix at a time is decoded and quantized once a format with no output but the counts of
+ * the quantizer itself. Next: probe_text.c or probe_json.c. */
+#include "tools/probe.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct probing {
+    mpt_probe p;
+    const mpt_probe_options *options;
+    float *x, *scratch; /* for the largest matrix */
+    uint64_t bytes;     /* of all matrices */
+} probing;
+
+double mpt_probe_share(const mpt_probe_cell *cell, uint64_t n) {
+    return cell->counts.elements ? (double)n / (double)cell->counts.elements : 0;
+}
+
+const mpt_probe_line *mpt_probe_worst(const mpt_probe *probe, int format) {
+    const mpt_probe_line *worst = NULL;
+    for (int i = 0; i < probe->n_lines; i++) {
+        const mpt_probe_line *line = &probe->lines[i];
+        double sqnr = line->cells[format].sqnr;
+        if (!isnan(sqnr) && (!worst || sqnr < worst->cells[format].sqnr))
+            worst = line;
+    }
+    return worst;
+}
+
+/* ---- which tensors ---- */
+
+static mpt_status add_line(probing *z, const mpt_stored_tensor *tensor) {
+    mpt_probe_line *line = &z->p.lines[z->p.n_lines++];
+    line->tensor = tensor;
+    z->bytes += tensor->bytes;
+    line->cells =
+        mpt_arena_alloc(&z->p.arena, mpt_size_mul((size_t)z->p.n_formats, sizeof *line->cells));
+    return line->cells ? MPT_OK : MPT_OUT_OF_MEMORY; /* the arena has said so */
+}
+
+static mpt_status choose(probing *z, const char *path) {
+    int n = mpt_safetensors_count(z->p.file);
+    z->p.lines = mpt_arena_alloc(&z->p.arena, mpt_size_mul((size_t)n + 1, sizeof *z->p.lines));
+    if (!z->p.lines)
+        return MPT_OUT_OF_MEMORY; /* the arena has said so */
+    for (int i = 0; i < n; i++) {
+        const mpt_stored_tensor *tensor = mpt_safetensors_at(z->p.file, i);
+        if (!mpt_tool_takes(tensor))
+            z->p.n_others++;
+        else if (tensor->rank < 2)
+            z->p.n_vectors++;
+        else
+            MPT_TRY(add_line(z, tensor));
+    }
+    if (z->p.n_lines > 0)
+        return MPT_OK;
+    return MPT_FAIL(z->p.ctx, MPT_DATA, ((mpt_where){path, 0}),
+                    "none of the %d tensors is a matrix of a floating type", n);
+}
+
+/* ---- measuring ---- */
+
+static mpt_quantize_job job_of(const probing *z, const mpt_quantizer *q,
+                               const mpt_stored_tensor *tensor) {
+    return mpt_tool_job(q, tensor, &(mpt_tool_key){.seed = z->options->seed});
+}
+
+static mpt_status allocate(probing *z) {
+    size_t x = 1, scratch = 1; /* nothing of size 0 is asked for */
+    for (int i = 0; i < z->p.n_lines; i++) {
+        const mpt_stored_tensor *tensor = z->p.lines[i].tensor;
+        size_t bytes = mpt_size_mul((size_t)tensor->elements, sizeof(float));
+        x = bytes > x ? bytes : x;
+        for (int f = 0; f < z->p.n_formats; f++) {
+            mpt_quantize_job job = job_of(z, &z->p.formats[f].q, tensor);
+            bytes = mpt_quantize_scratch(&job);
+            scratch = bytes > scratch ? bytes : scratch;
+        }
+    }
+    z->x = mpt_alloc(z->p.ctx, x);
+    z->scratch = mpt_alloc(z->p.ctx, scratch);
+    return z->x && z->scratch ? MPT_OK : mpt_fail_memory(z->p.ctx, mpt_size_add(x, scratch));
+}
+
+static mpt_status measure(probing *z, mpt_probe_line *line, int f) {
+    mpt_probe_cell *cell = &line->cells[f], *total = &z->p.total[f];
+    mpt_quantizer q;
+    MPT_TRY(mpt_tool_fit(z->p.ctx, &z->p.formats[f], line->tensor, false, &q));
+    mpt_quantize_job job = job_of(z, &q, line->tensor);
+    job.x = z->x;
+    job.scratch = z->scratch;
+    job.counts = &cell->counts;
+    mpt_quantize_operand(&job);
+    cell->sqnr = mpt_quantize_sqnr(&cell->counts);
+    cell->bits = mpt_tool_bits(&job);
+    mpt_quantize_counts_add(&total->counts, &cell->counts);
+    total->bits += cell->bits * (double)line->tensor->elements; /* divided at the end */
+    return MPT_OK;
+}
+
+static mpt_status report(const probing *z, const char *tensor, uint64_t done) {
+    const mpt_probe_options *o = z->options;
+    if (!o->progress || o->progress(o->progress_ud, tensor, done, z->bytes))
+        return MPT_OK;
+    return MPT_FAIL(z->p.ctx, MPT_INTERRUPTED, MPT_NOWHERE, "stopped by the host");
+}
+
+static mpt_status measure_all(probing *z) {
+    uint64_t done = 0;
+    double elements = 0;
+    MPT_TRY(allocate(z));
+    for (int i = 0; i < z->p.n_lines; i++) {
+        mpt_probe_line *line = &z->p.lines[i];
+        MPT_TRY(report(z, line->tensor->name, done));
+        mpt_tool_load(line->tensor, z->x, &line->amax);
+        for (int f = 0; f < z->p.n_formats; f++)
+            MPT_TRY(measure(z, line, f));
+        done += line->tensor->bytes;
+        elements += (double)line->tensor->elements;
+    }
+    for (int f = 0; f < z->p.n_formats; f++) {
+        z->p.total[f].sqnr = mpt_quantize_sqnr(&z->p.total[f].counts);
+        z->p.total[f].bits /= elements;
+    }
+    return report(z, NULL, done);
+}
+
+/* ---- order ---- */
+
+/* Worst first; what has no signal, such as zeros, last. Equals by name. */
+static int compare(const void *a, const void *b) {
+    const mpt_probe_line *x = a, *y = b;
+    double p = x->cells[0].sqnr, q = y->cells[0].sqnr;
+    if (isnan(p) || isnan(q)) {
+        if (isnan(p) != isnan(q))
+            return isnan(p) ? 1 : -1;
+    } else if (p < q || p > q) {
+        return p < q ? -1 : 1;
+    }
+    return strcmp(x->tensor->name, y->tensor->name);
+}
+
+static mpt_status run_stages(probing *z, const char *weights, mpt_str *out) {
+    MPT_TRY(mpt_safetensors_open(z->p.ctx, weights, &z->p.file));
+    MPT_TRY(choose(z, weights));
+    MPT_TRY(measure_all(z));
+    qsort(z->p.lines, (size_t)z->p.n_lines, sizeof *z->p.lines, compare);
+    if (z->options->json)
+        return mpt_probe_json(&z->p, out);
+    mpt_probe_text(&z->p, out);
+    return MPT_OK;
+}
+
+mpt_status mpt_tool_probe(mpt_ctx *ctx, const mpt_tool_format *formats, int n_formats,
+                          const char *weights, const mpt_probe_options *options, mpt_str *out) {
+    probing *z = mpt_alloc(ctx, sizeof *z);
+    if (!z)
+        return mpt_fail_memory(ctx, sizeof *z);
+    z->p.ctx = ctx;
+    z->p.formats = formats;
+    z->p.n_formats = n_formats;
+    z->options = options;
+    mpt_arena_init(&z->p.arena, ctx);
+    int before = mpt_tool_set_threads(options->n_threads);
+    mpt_status status = run_stages(z, weights, out);
+    mpt_tool_set_threads(before);
+    mpt_safetensors_close(z->p.file);
+    mpt_free(ctx, z->x);
+    mpt_free(ctx, z->scratch);
+    mpt_arena_deinit(&z->p.arena);
+    mpt_free(ctx, z);
+    return status;
+}

@@ -1,0 +1,48 @@
+/* The probe as JSON: an array of matrices, each with what every format does to it. */
+#include <math.h>
+
+#include "plan/json.h"
+#include "tools/probe.h"
+
+/* JSON has no infinity and no NaN. */
+static json_t *number(double x) {
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *json_cell(const mpt_tool_format *format, const mpt_probe_cell *cell) {
+    const mpt_quantize_counts *c = &cell->counts;
+    return json_pack(
+        "{s:o, s:o, s:f, s:f, s:f, s:I, s:f}", "format", mpt_json_text(format->text), "sqnr_db",
+        number(cell->sqnr), "zeros", mpt_probe_share(cell, c->zeros), "underflow",
+        mpt_probe_share(cell, c->underflow), "saturated", mpt_probe_share(cell, c->overflow),
+        "nonfinite", (json_int_t)c->nonfinite, "bits_per_weight", cell->bits);
+}
+
+static json_t *json_line(const mpt_probe *probe, const mpt_probe_line *line) {
+    json_t *shape = json_array(), *formats = json_array();
+    int failed = 0;
+    for (int i = 0; i < line->tensor->rank; i++)
+        failed |= json_array_append_new(shape, json_integer(line->tensor->dims[i]));
+    for (int f = 0; f < probe->n_formats; f++)
+        failed |=
+            json_array_append_new(formats, json_cell(&probe->formats[f], &line->cells[f]));
+    if (!failed)
+        return json_pack("{s:o, s:o, s:o, s:o}", "tensor", mpt_json_text(line->tensor->name),
+                         "shape", shape, "amax", number((double)line->amax), "formats",
+                         formats);
+    json_decref(shape);
+    json_decref(formats);
+    return NULL;
+}
+
+mpt_status mpt_probe_json(const mpt_probe *probe, mpt_str *out) {
+    json_t *list = json_array();
+    int failed = 0;
+    for (int i = 0; i < probe->n_lines; i++)
+        failed |= json_array_append_new(list, json_line(probe, &probe->lines[i]));
+    if (failed) {
+        json_decref(list);
+        list = NULL;
+    }
+    return mpt_json_print(probe->ctx, list, out);
+}

@@ -1,0 +1,39 @@
+#!/bin/sh
+# mptrun bench --quantizers, on matrices so small that it measures nothing worth knowing.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+try bench --quantizers --rows 64 --cols 96 --threads 1
+want_status 0
+want_out '^64 x 96 float32, 1 thread'
+want_out '^quantizer +Melem/s +GB/s +of copy$'
+want_out '^copy +[0-9]+ +[0-9.]+ +1\.00$'
+for name in bf16 e4m3 e5m2 e4m3_static nvfp4 nvfp4_sr nvfp4_2d nvfp4_rht_sr nvfp4_4over6 \
+    nvfp4_both mxfp8 mxfp6 mxfp4 fp8_block e2m1; do
+    want_out "^$name +[0-9]+ +[0-9.]+ +[0-9.]+$"
+done
+want_no_err
+try bench --quantizers --rows 64 --cols 96 --threads 1 --json
+want_status 0
+want_out '"name": "nvfp4_rht_sr"'
+for member in melem_per_s gb_per_s fraction_of_copy; do
+    want_out "\"$member\": [0-9.e+-]+"
+done
+
+try bench
+want_status 2
+want_err 'bench of what\? mptrun bench --quantizers'
+try bench recipe.lua
+want_status 2
+want_err "'bench' takes --quantizers, and no 'recipe\.lua'"
+for rows in 0 -1 x 1048577; do
+    try bench --quantizers --rows "$rows"
+    want_status 2
+    want_err 'is not a number from 1 to 1048576'
+done
+try plan x.lua --quantizers
+want_status 2
+want_err "'plan' takes no --quantizers"
+try bench --help
+want_status 0
+want_out '^  mptrun bench --quantizers$'
