@@ -135,6 +135,7 @@ static mpt_status make_precise(const compiling *c, mpt_program *program, int pha
         return MPT_OUT_OF_MEMORY;
     MPT_TRY(mpt_recipe_resolve(c->recipe, phase, graph->layers, graph->n_layers,
                                graph->n_blocks, policies));
+    MPT_TRY(mpt_graph_settle_pads(graph, policies));
     MPT_TRY(mpt_pipeline_grow(graph, &program->train));
     mpt_precision_options options = {
         .base = recipe->base,

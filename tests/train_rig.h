@@ -11,7 +11,7 @@
 #include "small_net.h"
 #include "train/trainer.h"
 
-enum { RIG_VOCAB = 32, RIG_PHASES = 2 };
+enum { RIG_VOCAB = 32, RIG_PHASES = 3, RIG_LAYERS = 32 };
 
 typedef struct rig {
     mpt_ctx *ctx;
@@ -24,9 +24,18 @@ typedef struct rig {
     size_t n_lines_bytes;
 } rig;
 
+/* Changes the policies of one phase, which are BF16. */
+typedef void (*rig_choose_fn)(const void *ud, const mpt_graph *graph, int phase,
+                              mpt_policy *policies);
+
 typedef struct rig_options {
     int64_t micro_batch;
-    int64_t switch_at; /* 0: one phase, FP32; else a second one, BF16, from this step on */
+    int64_t switch_at;     /* 0: one phase, FP32; else a second one, BF16, from this step on */
+    int64_t switch_again;  /* 0: no third phase */
+    rig_choose_fn choose;  /* NULL: as above; else it says the precision of every phase */
+    const void *choose_ud; /* lent */
+    mpt_status (*draw)(mpt_graph *graph); /* NULL: the small network */
+    uint64_t seed;                        /* 0: 1 */
     double loss_scale;
     int n_threads;
     bool ref;
@@ -59,13 +68,15 @@ static inline mpt_train rig_train(const rig_options *o) {
                                   .momentum = 0.9};
     t.lr = (mpt_lr){.kind = MPT_LR_CONSTANT, .peak = o->lr};
     t.clip = o->clip;
-    t.seed = 1;
+    t.seed = o->seed ? o->seed : 1;
     return t;
 }
 
-static inline void rig_to_bf16(mpt_ctx *ctx, mpt_graph *graph) {
-    mpt_policy *policies = calloc((size_t)graph->n_layers, sizeof *policies);
-    assert_non_null(policies);
+static inline void rig_make_precise(mpt_ctx *ctx, const rig_options *o, int phase,
+                                    mpt_graph *graph) {
+    mpt_policy policies[RIG_LAYERS];
+    memset(policies, 0, sizeof policies);
+    assert_true(graph->n_layers <= RIG_LAYERS);
     for (int i = 0; i < graph->n_layers; i++) {
         for (int s = 0; s < MPT_SLOT_COUNT; s++)
             assert_true(mpt_quantizer_by_name("bf16", &policies[i].slot[s]));
@@ -73,24 +84,38 @@ static inline void rig_to_bf16(mpt_ctx *ctx, mpt_graph *graph) {
             policies[i].output[g] = MPT_DTYPE_BF16;
         policies[i].compute = MPT_DTYPE_BF16;
     }
+    if (o->choose)
+        o->choose(o->choose_ud, graph, phase, policies);
     mpt_precision_options options = {MPT_DTYPE_BF16, MPT_DTYPE_BF16, policies};
     assert_mpt_ok(ctx, mpt_graph_apply_precision(graph, &options));
-    free(policies);
 }
 
-static inline mpt_phase_program *rig_phase(rig *r, const rig_options *o, bool bf16) {
+/* The graph after autodiff. */
+static inline mpt_graph *rig_graph(const rig *r, const rig_options *o) {
     const small_net net = {
         .width = 16, .hidden = 32, .vocab = RIG_VOCAB, .n_blocks = 1, .n_readers = 1};
+    int64_t sequence = r->program.train.sequence;
+    mpt_graph *graph;
+    if (!o->draw)
+        return small_graph(r->ctx, &net, o->micro_batch, sequence, true);
+    assert_mpt_ok(r->ctx,
+                  mpt_graph_create(r->ctx, o->micro_batch, sequence, RIG_VOCAB, &graph));
+    assert_mpt_ok(r->ctx, o->draw(graph));
+    assert_mpt_ok(r->ctx, mpt_graph_autodiff(graph));
+    return graph;
+}
+
+static inline mpt_phase_program *rig_phase(rig *r, const rig_options *o, int index) {
+    static const char *const names[RIG_PHASES] = {"main", "settle", "end"};
     const mpt_backend *backend = mpt_backend_get(o->ref ? MPT_DEVICE_REF : MPT_DEVICE_CPU);
     mpt_schedule_options options = {backend->tables, o->n_threads};
     mpt_phase_program *phase = NULL;
-    mpt_graph *graph =
-        small_graph(r->ctx, &net, o->micro_batch, r->program.train.sequence, true);
+    mpt_graph *graph = rig_graph(r, o);
     assert_mpt_ok(r->ctx, mpt_graph_append_update(graph, &r->program.train));
     assert_mpt_ok(r->ctx, mpt_graph_verify(graph, "grad"));
-    if (bf16)
-        rig_to_bf16(r->ctx, graph);
-    assert_mpt_ok(r->ctx, mpt_phase_program_create(graph, bf16 ? "settle" : "main", &phase));
+    if (index > 0 || o->choose)
+        rig_make_precise(r->ctx, o, index, graph);
+    assert_mpt_ok(r->ctx, mpt_phase_program_create(graph, names[index], &phase));
     assert_mpt_ok(r->ctx, mpt_schedule_select(phase, &options));
     assert_mpt_ok(r->ctx, mpt_schedule_order(phase));
     assert_mpt_ok(r->ctx, mpt_schedule_plan_memory(phase));
@@ -108,10 +133,11 @@ static inline void rig_compile(rig *r, mpt_ctx *ctx, const rig_options *o) {
     assert_mpt_ok(ctx, mpt_data_open(ctx, &spec, NULL, NULL, &r->program.data));
     r->program.phases = r->phases;
     r->program.phase_start = r->starts;
-    r->program.n_phases = o->switch_at ? 2 : 1;
+    r->program.n_phases = o->switch_again ? 3 : o->switch_at ? 2 : 1;
     for (int i = 0; i < r->program.n_phases; i++)
-        r->phases[i] = rig_phase(r, o, i > 0);
+        r->phases[i] = rig_phase(r, o, i);
     r->starts[1] = o->switch_at;
+    r->starts[2] = o->switch_again;
 }
 
 static inline mpt_status rig_create_trainer(rig *r) {
@@ -146,6 +172,7 @@ static inline mpt_step_result rig_step(rig *r) {
 /* The trainer's own buffers of a parameter, to be tampered with. */
 static inline float *rig_weights(rig *r, const char *name, int64_t *n) {
     mpt_param_view view;
+    *n = 0;
     for (int i = 0; mpt_trainer_param(r->trainer, i, &view); i++) {
         if (strcmp(view.name, name) != 0)
             continue;
@@ -171,6 +198,25 @@ static inline uint64_t rig_state_hash(const rig *r) {
                 hash = hash * 31 + mpt_hash(buffers[b], n * sizeof(float));
     }
     return hash;
+}
+
+/* A layer of a graph by its path. */
+static inline int rig_layer(const mpt_graph *graph, const char *path) {
+    for (int i = 0; i < graph->n_layers; i++)
+        if (strcmp(graph->layers[i].path, path) == 0)
+            return i;
+    fail_msg("no layer %s", path);
+    return -1;
+}
+
+/* The delayed state of an operand by its name. */
+static inline mpt_scale_view rig_scale(const rig *r, const char *name) {
+    mpt_scale_view view = {0};
+    for (int i = 0; mpt_trainer_scale(r->trainer, i, &view); i++)
+        if (strcmp(view.name, name) == 0)
+            return view;
+    fail_msg("no scale of %s", name);
+    return view;
 }
 
 #endif

@@ -108,7 +108,7 @@ static void round_outputs(const mpt_node *node, const mpt_tensor *out) {
     if (mpt_op_get(node->op)->flags & (MPT_OP_CAST | MPT_OP_UPDATE))
         return; /* these round as they write */
     for (int k = 0; k < node->n_out; k++)
-        if (out[k].data && (out[k].dtype == MPT_DTYPE_BF16 || out[k].dtype == MPT_DTYPE_FP16))
+        if (out[k].data && out[k].dtype != MPT_DTYPE_FP32 && mpt_is_wide(out[k].dtype))
             mpt_round_to(out[k].dtype, out[k].data, (size_t)mpt_tensor_elements(&out[k]));
 }
 

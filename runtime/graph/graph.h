@@ -155,10 +155,10 @@ typedef struct mpt_node {
 
 /* One copy that a quantize node makes: what is counted alone, and where its scaling is delayed,
  * what has a scale and a history of its own. Stage 5 makes them. */
-typedef struct mpt_operand {
+typedef struct mpt_graph_operand {
     const char *name; /* "layers.3.mixer.up_proj.fprop.x": the layer and slot that own it */
     mpt_value_id scale, history; /* -1 where scaling is not delayed */
-} mpt_operand;
+} mpt_graph_operand;
 
 typedef struct mpt_graph {
     mpt_ctx *ctx;
@@ -174,7 +174,7 @@ typedef struct mpt_graph {
     int n_layers, cap_layers;
     mpt_layer *layers;
     int n_operands, cap_operands;
-    mpt_operand *operands;
+    mpt_graph_operand *operands;
     mpt_name_index param_names, layer_names;
     int n_blocks;
     mpt_value_id tokens, targets, positions; /* -1 where the model does not ask for it */
@@ -237,6 +237,10 @@ mpt_status mpt_graph_autodiff(mpt_graph *graph);
 /* Stage 4, last part: zeroing of gradients (PREPARE), finite check, norm, clip and optimizer.
  */
 mpt_status mpt_graph_append_update(mpt_graph *graph, const mpt_train *train);
+
+/* Before stage 5: obeys each quantizer's pad where a dimension of the micro-batch or the model
+ * is no multiple of its block: the policy's slot becomes BF16, or the recipe is refused. */
+mpt_status mpt_graph_settle_pads(const mpt_graph *graph, mpt_policy *policies);
 
 /* Stage 5: rewrites the graph to the policies (one a layer): dtypes of values, casts, one
  * quantize node a tensor. Base is the compute format where no layer speaks; residual the format

@@ -76,7 +76,7 @@ static mpt_status add_operands(mpt_graph *graph, const mpt_copy *copy, mpt_node 
         if (copy->is_cast || !copy->side[side].wanted)
             continue;
         MPT_TRY(mpt_precision_add_operand(graph, &copy->side[side], index));
-        const mpt_operand *operand = &graph->operands[*index];
+        const mpt_graph_operand *operand = &graph->operands[*index];
         if (operand->scale < 0)
             continue;
         node->in[1 + 2 * side] = operand->scale;

@@ -13,12 +13,12 @@ static mpt_value_id state_value(mpt_graph *graph, const char *prefix, const char
 
 mpt_status mpt_precision_add_operand(mpt_graph *graph, const mpt_copy_side *side,
                                      int32_t *out_index) {
-    mpt_operand *grown = mpt_arena_grow(&graph->arena, graph->operands, sizeof *grown,
-                                        graph->n_operands, &graph->cap_operands);
+    mpt_graph_operand *grown = mpt_arena_grow(&graph->arena, graph->operands, sizeof *grown,
+                                              graph->n_operands, &graph->cap_operands);
     if (!grown)
         return MPT_OUT_OF_MEMORY;
     graph->operands = grown;
-    mpt_operand operand = {.scale = -1, .history = -1};
+    mpt_graph_operand operand = {.scale = -1, .history = -1};
     operand.name = mpt_arena_printf(&graph->arena, "%s.%s", graph->layers[side->layer].path,
                                     mpt_slot_name(side->slot));
     if (!operand.name)

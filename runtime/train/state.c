@@ -66,7 +66,7 @@ typedef struct scale_set {
 } scale_set;
 
 static mpt_status add_scale(scale_set *set, const mpt_graph *graph,
-                            const mpt_operand *operand) {
+                            const mpt_graph_operand *operand) {
     if (operand->scale < 0)
         return MPT_OK;
     int64_t history = graph->values[operand->history].dims[0];
@@ -131,7 +131,7 @@ size_t mpt_state_bytes(mpt_phase_list phases) {
     for (int p = 0; p < phases.n; p++) {
         const mpt_graph *graph = phases.programs[p]->graph;
         for (int i = 0; i < graph->n_operands; i++) {
-            const mpt_operand *operand = &graph->operands[i];
+            const mpt_graph_operand *operand = &graph->operands[i];
             bytes = mpt_size_add(bytes, buffer_bytes(graph, operand->scale));
             bytes = mpt_size_add(bytes, buffer_bytes(graph, operand->history));
         }
@@ -197,7 +197,7 @@ void mpt_state_bind(mpt_state *state, const mpt_graph *graph, mpt_executor *exec
                 mpt_executor_bind(executor, id, list_of(state, c)[p]);
         }
     for (int i = 0; i < graph->n_operands; i++) {
-        const mpt_operand *operand = &graph->operands[i];
+        const mpt_graph_operand *operand = &graph->operands[i];
         if (operand->scale < 0)
             continue;
         mpt_scale_state *scale = find_scale(state, operand->name);

@@ -1,0 +1,101 @@
+/* Before stage 5: what becomes of operands that their blocks do not divide.
+ *
+ * A quantizer says so by pad. "zero": nothing to do here, the missing elements of edge blocks
+ * count as zeros. "bf16": the slot becomes a cast to BF16, in the policy itself, so that plan,
+ * coverage and graph say the same. "error": the recipe is refused. Sizes are those of the
+ * micro-batch that will run. */
+#include "graph/graph.h"
+
+#include "recipe/use.h"
+
+/* The two extents of an operand, and what they count. */
+typedef struct extents {
+    int64_t rows, k; /* k along the dot product */
+    const char *rows_word, *k_word;
+} extents;
+
+static extents extents_of(const mpt_graph *graph, const mpt_layer *layer, mpt_slot slot) {
+    static const char tokens[] = "tokens", in[] = "in features", out[] = "out features";
+    int64_t n = graph->batch * graph->sequence;
+    switch (slot) {
+    case MPT_SLOT_FPROP_X:
+        return (extents){n, layer->in_features, tokens, in};
+    case MPT_SLOT_FPROP_W:
+        return (extents){layer->out_features, layer->in_features, out, in};
+    case MPT_SLOT_DGRAD_DY:
+        return (extents){n, layer->out_features, tokens, out};
+    case MPT_SLOT_DGRAD_W:
+        return (extents){layer->in_features, layer->out_features, in, out};
+    case MPT_SLOT_WGRAD_DY:
+        return (extents){layer->out_features, n, out, tokens};
+    default:
+        return (extents){layer->in_features, n, in, tokens};
+    }
+}
+
+/* An extent that does not divide into the blocks, or into the groups of the rotation. */
+typedef struct misfit {
+    int64_t extent;
+    int32_t block; /* 0: all of it fits */
+    const char *word;
+} misfit;
+
+static misfit find_misfit(const mpt_quantizer *q, const extents *e) {
+    if (q->block_cols > 0 && e->k % q->block_cols)
+        return (misfit){e->k, q->block_cols, e->k_word};
+    if (q->hadamard.size > 0 && e->k % q->hadamard.size)
+        return (misfit){e->k, q->hadamard.size, e->k_word};
+    if (q->block_rows > 1 && e->rows % q->block_rows)
+        return (misfit){e->rows, q->block_rows, e->rows_word};
+    return (misfit){0, 0, NULL};
+}
+
+static mpt_status refuse(const mpt_graph *graph, const mpt_layer *layer,
+                         const mpt_policy *policy, mpt_slot slot, const misfit *m) {
+    mpt_where where =
+        policy->n_decided > 0 ? policy->decided_by[policy->n_decided - 1] : layer->where;
+    mpt_status status =
+        MPT_FAIL(graph->ctx, MPT_INVALID, where, "%s.%s.pad: %lld %s are no multiple of %d",
+                 layer->path, mpt_slot_name(slot), (long long)m->extent, m->word, m->block);
+    mpt_hint(graph->ctx,
+             "take pad = \"zero\" or pad = \"bf16\", or %s that are a multiple of %d", m->word,
+             m->block);
+    return status;
+}
+
+/* One GEMM: operands that are rotated fall back together, because a rotation of one alone would
+ * not cancel. */
+static mpt_status settle_gemm(const mpt_graph *graph, int layer, mpt_policy *policy,
+                              const mpt_slot slots[2]) {
+    bool fall[2] = {false, false};
+    for (int i = 0; i < 2; i++) {
+        const mpt_quantizer *q = &policy->slot[slots[i]];
+        extents e = extents_of(graph, &graph->layers[layer], slots[i]);
+        misfit m = find_misfit(q, &e);
+        if (m.block == 0)
+            continue;
+        if (q->pad == MPT_PAD_ERROR)
+            return refuse(graph, &graph->layers[layer], policy, slots[i], &m);
+        fall[i] = q->pad == MPT_PAD_BF16;
+    }
+    bool rotated = policy->slot[slots[0]].hadamard.size > 0;
+    bool both = rotated && (fall[0] || fall[1]);
+    for (int i = 0; i < 2; i++)
+        if (fall[i] || both)
+            policy->slot[slots[i]] = (mpt_quantizer){.name = "bf16", .format = MPT_DTYPE_BF16};
+    return MPT_OK;
+}
+
+mpt_status mpt_graph_settle_pads(const mpt_graph *graph, mpt_policy *policies) {
+    for (int i = 0; i < graph->n_layers; i++) {
+        mpt_layer_kind kind = graph->layers[i].kind;
+        if (kind != MPT_LAYER_LINEAR && kind != MPT_LAYER_HEAD)
+            continue;
+        for (int g = 0; g < MPT_GEMM_COUNT; g++) {
+            mpt_slot slots[2];
+            mpt_gemm_slots((mpt_gemm)g, slots);
+            MPT_TRY(settle_gemm(graph, i, &policies[i], slots));
+        }
+    }
+    return MPT_OK;
+}
