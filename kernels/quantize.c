@@ -80,6 +80,8 @@ void mpt_quantize_both_by(const mpt_quantize_job *row, const mpt_quantize_job *c
     mpt_quantize_job first = *row, second = *col;
     first.stands_for = col->scratch;
     run(&first);
+    if (row->stands_for)
+        memcpy(row->stands_for, col->scratch, stands_for_bytes(row));
     if (row->q->hadamard.size)
         rotate_back(row, col->scratch);
     second.bf16 = mpt_quantize_is_bf16(col);
