@@ -32,19 +32,16 @@ mpt_status mpt_dump_load(const mpt_program *program, mpt_str *out) {
 /* ---- stages 2 and 3 ---- */
 
 /* What stands for a layer's precision: six slots for a GEMM, else one format. */
-static void add_policy_cells(mpt_table *table, mpt_ctx *ctx, const mpt_layer *layer,
+static void add_policy_cells(mpt_table *table, const mpt_layer *layer,
                              const mpt_policy *policy) {
     bool gemm = layer->kind == MPT_LAYER_LINEAR || layer->kind == MPT_LAYER_HEAD;
     mpt_table_cell(table, "%s",
                    mpt_dtype_name(gemm ? policy->output[MPT_GEMM_FPROP] : policy->compute));
     for (int s = 0; s < MPT_SLOT_COUNT; s++) {
-        mpt_str text;
-        mpt_str_init(&text, ctx);
+        char text[MPT_QUANTIZER_TEXT] = "";
         if (gemm)
-            mpt_quantizer_describe(&policy->slot[s], &text);
-        table->text.failed |= text.failed;
-        mpt_table_cell(table, "%s", text.data ? text.data : "");
-        mpt_str_deinit(&text);
+            mpt_quantizer_brief(&policy->slot[s], text);
+        mpt_table_cell(table, "%s", text);
     }
 }
 
@@ -59,7 +56,7 @@ static void print_policies(const mpt_phase_program *phase, mpt_str *out) {
             policy->n_decided ? policy->decided_by[policy->n_decided - 1] : MPT_NOWHERE;
         mpt_table_cell(&table, "%s", layer->path);
         mpt_table_cell(&table, "%s", mpt_layer_kind_name(layer->kind));
-        add_policy_cells(&table, phase->ctx, layer, policy);
+        add_policy_cells(&table, layer, policy);
         if (where.file)
             mpt_table_cell(&table, "%s:%d", where.file, where.line);
         else

@@ -21,6 +21,8 @@ typedef union any_struct {
     mpt_lr lr;
     mpt_data_spec data;
     mpt_hadamard hadamard;
+    mpt_scale_source scale;
+    mpt_scale_rule rule;
     double number;
 } any_struct;
 
@@ -165,10 +167,17 @@ static void put_struct(lua_State *L, const mpt_filler *f, const char *name, int 
     mpt_sandbox_check(L, status);
 }
 
+/* The record of a word: static is one thing in loss_scale and another in a quantizer. */
+static const mpt_record *record_of(const mpt_field *row, const char *word) {
+    const mpt_record *variant = mpt_field_variant(row, word);
+    return variant ? variant : mpt_record_find(word);
+}
+
 /* A word's value (wsd{...}, static(1024)) into a field that takes records. */
-static void put_word(lua_State *L, const mpt_filler *f, const char *name, int key) {
+static void put_word(lua_State *L, const mpt_filler *f, const mpt_field *row, int key) {
     const mpt_lua_value *word = mpt_lua_value_at(L, -1);
-    const mpt_record *record = mpt_record_find(word->word);
+    const char *name = row->name;
+    const mpt_record *record = record_of(row, word->word);
     mpt_convert_path path = mpt_convert_key(f->path, name);
     any_struct object;
     memset(&object, 0, sizeof object);
@@ -202,7 +211,7 @@ static void put_record(lua_State *L, const mpt_filler *f, const mpt_field *row, 
         if (row->bytes == 0)
             put_struct(L, f, row->name, key, row->record, NULL);
     } else if (value && value->kind != MPT_LUA_TABLE && value->kind != MPT_LUA_FORMAT) {
-        put_word(L, f, row->name, key);
+        put_word(L, f, row, key);
     } else {
         set_plain(L, f, row->name, key);
     }

@@ -22,10 +22,13 @@ void mpt_convert_slot(lua_State *L, mpt_recipe *recipe, int parent, int key, con
     if (!value || (value->kind != MPT_LUA_FORMAT && value->kind != MPT_LUA_TABLE))
         mpt_convert_fail(L, parent, key, "give a format: nvfp4 { rounding = \"stochastic\" }",
                          "%s: cannot be %s", path, mpt_lua_describe(L, -1));
-    if (value->kind == MPT_LUA_FORMAT)
-        (void)mpt_slot_use_by_name(value->word, out);
+    if (value->kind == MPT_LUA_FORMAT && !mpt_slot_use_by_name(value->word, out))
+        mpt_convert_fail(L, parent, key, "write it there: mxfp8 { scale_format = e8m0 }",
+                         "%s%s%s is for scale_format only", path, *path ? ": " : "",
+                         value->word);
     mpt_filler f = {recipe, mpt_record_find("quantizer"), out, lua_gettop(L), path, NULL, NULL};
     mpt_convert_fill(L, &f);
+    mpt_slot_use_settle(out);
     if (!out->has_format)
         return;
     mpt_status status = mpt_quantizer_validate(recipe->ctx, &out->q, path, MPT_NOWHERE);

@@ -12,6 +12,8 @@
 typedef enum mpt_lua_kind {
     MPT_LUA_TABLE, /* a plain table inside another value */
     MPT_LUA_FORMAT,
+    MPT_LUA_SCALE,      /* current{}, delayed{} */
+    MPT_LUA_SCALE_RULE, /* four_over_six{} */
     MPT_LUA_HADAMARD,
     MPT_LUA_GEMM,
     MPT_LUA_RULE,

@@ -19,6 +19,9 @@ typedef struct word {
 } word;
 
 static const word words[] = {
+    {"current", MPT_LUA_SCALE, 0, 0, "current {}"},
+    {"delayed", MPT_LUA_SCALE, 0, 0, "delayed { history = 1024 }"},
+    {"four_over_six", MPT_LUA_SCALE_RULE, 0, 0, "four_over_six { error = \"mae\" }"},
     {"hadamard", MPT_LUA_HADAMARD, 0, 0, "hadamard { size = 16 }"},
     {"gemm", MPT_LUA_GEMM, 0, 0, "gemm { weight = nvfp4, activation = nvfp4 }"},
     {"rule", MPT_LUA_RULE, 0, 0, "rule { \"linear\", use = bf16 }"},
@@ -92,6 +95,19 @@ static int derive(lua_State *L) {
     return 1;
 }
 
+/* Bare formats, and the one that scales alone may have: scale_format = e8m0. */
+static void open_formats(lua_State *L, int globals) {
+    int n;
+    const char *const *formats = mpt_format_names(&n);
+    lua_newtable(L);
+    for (int i = 0; i <= n; i++) {
+        const char *name = i < n ? formats[i] : mpt_scale_format_name(MPT_SCALE_E8M0);
+        mpt_lua_value_new(L, MPT_LUA_FORMAT, name, MPT_NOWHERE, -1);
+        lua_setfield(L, globals, name);
+    }
+    lua_pop(L, 1);
+}
+
 void mpt_words_open(lua_State *L) {
     int globals = lua_gettop(L);
     mpt_value_open(L);
@@ -102,14 +118,7 @@ void mpt_words_open(lua_State *L) {
     }
     lua_pushcfunction(L, derive);
     lua_setfield(L, globals, "derive");
-    int n;
-    const char *const *formats = mpt_format_names(&n);
-    lua_newtable(L);
-    for (int i = 0; i < n; i++) {
-        mpt_lua_value_new(L, MPT_LUA_FORMAT, formats[i], MPT_NOWHERE, -1);
-        lua_setfield(L, globals, formats[i]);
-    }
-    lua_pop(L, 1);
+    open_formats(L, globals);
     lua_getfield(L, globals, "pairs");
     lua_setfield(L, LUA_REGISTRYINDEX, "mpt.pairs");
 }

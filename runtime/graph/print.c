@@ -56,15 +56,9 @@ static void print_number(mpt_str *out, const char *name, double x) {
 }
 
 static void print_quantizer(mpt_str *out, const char *name, const mpt_quantizer *q) {
-    mpt_str_printf(out, " %s=%s", name, mpt_dtype_name(q->format));
-    if (q->scale.kind == MPT_SCALING_NONE)
-        return;
-    if (q->block_rows || q->block_cols)
-        mpt_str_printf(out, "/%dx%d", q->block_rows, q->block_cols);
-    if (q->rounding == MPT_ROUNDING_STOCHASTIC)
-        mpt_str_printf(out, "/stochastic");
-    if (q->hadamard.size)
-        mpt_str_printf(out, "/hadamard%d", q->hadamard.size);
+    char brief[MPT_QUANTIZER_TEXT];
+    mpt_quantizer_brief(q, brief);
+    mpt_str_printf(out, " %s=[%s]", name, brief);
 }
 
 static void print_attrs(const mpt_node *node, mpt_str *out) {

@@ -28,15 +28,33 @@ json_t *mpt_json_where(mpt_where where) {
     return mpt_json_text(place);
 }
 
+/* What a delayed scale is made from; null elsewhere. */
+static json_t *delayed(const mpt_scale_source *scale) {
+    if (scale->kind != MPT_SCALING_DELAYED)
+        return json_null();
+    return json_pack("{s:i, s:s, s:i, s:f, s:b}", "history", (int)scale->history, "algo",
+                     scale->algo == MPT_AMAX_MAX ? "max" : "most_recent", "margin",
+                     (int)scale->margin, "headroom", scale->headroom, "reduce_amax",
+                     (int)scale->reduce_amax);
+}
+
+/* The first eight fields are those of the recipe language's page; `text` says everything. */
 json_t *mpt_json_quantizer(const mpt_quantizer *q) {
+    char text[MPT_QUANTIZER_TEXT];
+    bool fixed = q->scale.kind == MPT_SCALING_STATIC;
+    mpt_quantizer_text(q, text);
     json_t *hadamard = q->hadamard.size ? json_pack("{s:i, s:s}", "size", (int)q->hadamard.size,
                                                     "signs", mpt_plan_signs(q))
                                         : json_null();
-    return json_pack("{s:s, s:[i,i], s:s, s:s, s:s, s:s, s:s, s:o}", "format",
-                     mpt_plan_format(q), "block", (int)q->block_rows, (int)q->block_cols,
-                     "scale", mpt_plan_scale(q), "scale_format", mpt_plan_scale_format(q),
-                     "scale_rule", mpt_plan_scale_rule(q), "outer", mpt_plan_outer(q),
-                     "rounding", mpt_plan_rounding(q), "hadamard", hadamard);
+    return json_pack(
+        "{s:s, s:[i,i], s:s, s:s, s:s, s:s, s:s, s:o, s:s, s:o, s:o, s:f, s:s, s:s, s:s, s:s}",
+        "format", mpt_plan_format(q), "block", (int)q->block_rows, (int)q->block_cols, "scale",
+        mpt_plan_scale(q), "scale_format", mpt_plan_scale_format(q), "scale_rule",
+        mpt_plan_scale_rule(q), "outer", mpt_plan_outer(q), "rounding", mpt_plan_rounding(q),
+        "hadamard", hadamard, "elements", mpt_dtype_name(q->format), "delayed",
+        delayed(&q->scale), "static", fixed ? json_real(q->scale.value) : json_null(),
+        "headroom", q->headroom == 0 ? 1.0 : q->headroom, "nonfinite", mpt_plan_nonfinite(q),
+        "source", mpt_plan_source(q), "pad", mpt_plan_pad(q), "text", text);
 }
 
 static int append(const char *text, size_t length, void *out) {

@@ -4,6 +4,7 @@
 
 #include "base/table.h"
 #include "exec/backend.h"
+#include "kernels/numerics_cast.h"
 #include "recipe/schema.h"
 
 /* Appends the names of the kernels a table has for an op. */
@@ -33,25 +34,72 @@ static void list_ops(mpt_str *out) {
     mpt_table_deinit(&table);
 }
 
+/* "NaN, Inf", as the format's codes have them. */
+static const char *specials(mpt_dtype dtype) {
+    if (mpt_has_inf(dtype))
+        return "NaN, Inf";
+    return mpt_has_nan(dtype) ? "NaN" : "none";
+}
+
+/* What a value past the largest becomes. */
+static const char *overflow(mpt_dtype dtype) {
+    return dtype == MPT_DTYPE_E8M0 ? "-" : mpt_is_wide(dtype) ? "Inf" : "saturates";
+}
+
+/* The smallest positive values: with a full significand, and without. */
+static void smallest_cells(mpt_table *table, mpt_dtype dtype) {
+    mpt_format f = mpt_format_of(dtype);
+    int normal = 1 - f.bias;
+    if (dtype == MPT_DTYPE_INT8 || dtype == MPT_DTYPE_E8M0) { /* evenly spaced; powers of two */
+        mpt_table_cell(table, dtype == MPT_DTYPE_INT8 ? "2^-6" : "2^-127");
+        mpt_table_cell(table, "-");
+        return;
+    }
+    mpt_table_cell(table, "2^%d", normal);
+    mpt_table_cell(table, "2^%d", normal - f.mantissa_bits);
+}
+
+static void list_number_formats(mpt_str *out) {
+    mpt_table table;
+    mpt_table_init(&table, out->ctx,
+                   "number format|>bits|>exponent|>mantissa|>largest|>smallest normal|"
+                   ">subnormal|has|past the largest");
+    for (int d = 0; d <= MPT_DTYPE_E8M0; d++) {
+        mpt_dtype dtype = (mpt_dtype)d;
+        mpt_format f = mpt_format_of(dtype);
+        mpt_table_cell(&table, "%s", mpt_dtype_name(dtype));
+        mpt_table_cell(&table, "%d", mpt_dtype_bits(dtype));
+        mpt_table_cell(&table, "%d", f.exponent_bits);
+        mpt_table_cell(&table, "%d", f.mantissa_bits);
+        mpt_table_cell(&table, "%.9g", (double)f.max);
+        smallest_cells(&table, dtype);
+        mpt_table_cell(&table, "%s", specials(dtype));
+        mpt_table_cell(&table, "%s", overflow(dtype));
+    }
+    mpt_table_print(&table, out);
+    mpt_table_deinit(&table);
+}
+
+/* What each word means as an operand. */
 static void list_formats(mpt_str *out) {
     int n;
     const char *const *names = mpt_format_names(&n);
     mpt_table table;
-    mpt_table_init(&table, out->ctx, "format|>bits|block|scale|scale_format|outer");
+    list_number_formats(out);
+    mpt_str_printf(out, "\n");
+    mpt_table_init(&table, out->ctx, "word|elements|block|scale|scale_format|scale_rule|outer");
     for (int i = 0; i < n; i++) {
         mpt_quantizer q;
+        char block[MPT_PLAN_LABEL];
         if (!mpt_quantizer_by_name(names[i], &q))
             continue;
+        mpt_plan_block(&q, block);
         mpt_table_cell(&table, "%s", names[i]);
-        mpt_table_cell(&table, "%d", mpt_dtype_bits(q.format));
-        if (q.scale.kind == MPT_SCALING_NONE)
-            mpt_table_cell(&table, "none");
-        else if (q.block_rows == 0 && q.block_cols == 0)
-            mpt_table_cell(&table, "tensor");
-        else
-            mpt_table_cell(&table, "%dx%d", (int)q.block_rows, (int)q.block_cols);
+        mpt_table_cell(&table, "%s", mpt_dtype_name(q.format));
+        mpt_table_cell(&table, "%s", block);
         mpt_table_cell(&table, "%s", mpt_plan_scale(&q));
         mpt_table_cell(&table, "%s", mpt_plan_scale_format(&q));
+        mpt_table_cell(&table, "%s", mpt_plan_scale_rule(&q));
         mpt_table_cell(&table, "%s", mpt_plan_outer(&q));
     }
     mpt_table_print(&table, out);

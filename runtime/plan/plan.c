@@ -9,36 +9,69 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "recipe/schema_store.h"
+
 /* ---- words of a quantizer ---- */
 
 const char *mpt_plan_format(const mpt_quantizer *q) {
     return q->name ? q->name : mpt_dtype_name(q->format);
 }
 
+/* The word of a field of the quantizer's record; `none` where the value has none. */
+static const char *word_of(const mpt_quantizer *q, const char *field, const char *none) {
+    mpt_slot_use use = {.q = *q};
+    const mpt_field *row = mpt_record_lookup(&mpt_record_quantizer, field);
+    const char *word = mpt_field_word(row, (const char *)&use + row->offset);
+    return word ? word : none;
+}
+
 const char *mpt_plan_scale(const mpt_quantizer *q) {
-    return q->scale.kind == MPT_SCALING_CURRENT ? "current" : "none";
+    return word_of(q, "scale", "none");
 }
 
 const char *mpt_plan_scale_format(const mpt_quantizer *q) {
     return q->scale.kind == MPT_SCALING_NONE ? "none" : mpt_scale_format_name(q->scale_format);
 }
 
-/* An FP32 scale is kept as it comes; a narrower one is rounded to nearest. */
+/* An FP32 scale is kept as it comes. */
 const char *mpt_plan_scale_rule(const mpt_quantizer *q) {
     bool rounded = q->scale.kind != MPT_SCALING_NONE && q->scale_format != MPT_SCALE_FP32;
-    return rounded ? "nearest" : "none";
+    return rounded ? word_of(q, "scale_rule", "none") : "none";
 }
 
 const char *mpt_plan_outer(const mpt_quantizer *q) {
-    return q->outer == MPT_OUTER_TENSOR ? "tensor" : "none";
+    return word_of(q, "outer", "none");
 }
 
 const char *mpt_plan_rounding(const mpt_quantizer *q) {
-    return q->rounding == MPT_ROUNDING_STOCHASTIC ? "stochastic" : "nearest";
+    return word_of(q, "rounding", "none");
 }
 
 const char *mpt_plan_signs(const mpt_quantizer *q) {
-    return q->hadamard.signs == MPT_SIGNS_FIXED ? "fixed" : "none";
+    const mpt_field *row = mpt_record_lookup(&mpt_record_hadamard, "signs");
+    return mpt_field_word(row, &q->hadamard.signs);
+}
+
+void mpt_plan_block(const mpt_quantizer *q, char out[MPT_PLAN_LABEL]) {
+    const char *word = word_of(q, "block", NULL);
+    if (q->scale.kind == MPT_SCALING_NONE)
+        snprintf(out, MPT_PLAN_LABEL, "-");
+    else if (word)
+        snprintf(out, MPT_PLAN_LABEL, "%s", word);
+    else
+        snprintf(out, MPT_PLAN_LABEL, "%dx%d", (int)q->block_rows, (int)q->block_cols);
+}
+
+const char *mpt_plan_nonfinite(const mpt_quantizer *q) {
+    return word_of(q, "nonfinite", "none");
+}
+
+const char *mpt_plan_source(const mpt_quantizer *q) {
+    return word_of(q, "source", "none");
+}
+
+const char *mpt_plan_pad(const mpt_quantizer *q) {
+    return word_of(q, "pad", "none");
 }
 
 void mpt_plan_label(const mpt_policy *policy, char out[MPT_PLAN_LABEL]) {

@@ -77,6 +77,12 @@ const char *mpt_plan_scale_rule(const mpt_quantizer *q);
 const char *mpt_plan_outer(const mpt_quantizer *q);
 const char *mpt_plan_rounding(const mpt_quantizer *q);
 const char *mpt_plan_signs(const mpt_quantizer *q);
+const char *mpt_plan_nonfinite(const mpt_quantizer *q);
+const char *mpt_plan_source(const mpt_quantizer *q);
+const char *mpt_plan_pad(const mpt_quantizer *q);
+
+/* "tensor", "row", "1x16"; "-" where there is no scale. */
+void mpt_plan_block(const mpt_quantizer *q, char out[MPT_PLAN_LABEL]);
 
 /* The text plan's sections on formats. */
 void mpt_plan_print_formats(const mpt_plan *plan, mpt_str *out);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "plan/text.h"
+#include "recipe/schema.h"
 
 enum { MOST_GROUPS = 4 };
 
@@ -40,19 +41,31 @@ static void print_coverage(const mpt_plan *plan, mpt_str *out) {
 
 /* ---- operands ---- */
 
+/* "e4m3 under one a tensor", "e8m0 up", "fp32 delayed". */
+static void print_scales(mpt_table *table, const mpt_quantizer *q) {
+    static const char *const levels[] = {"", " under one a tensor", " under one a row"};
+    bool given = q->scale.kind == MPT_SCALING_DELAYED || q->scale.kind == MPT_SCALING_STATIC;
+    bool by_rule = q->scale_rule.kind != mpt_scale_format_rule(q->scale_format).kind ||
+                   q->scale_format == MPT_SCALE_E8M0;
+    mpt_table_cell(table, "%s%s%s%s%s%s", mpt_plan_scale_format(q), given ? " " : "",
+                   given ? mpt_plan_scale(q) : "", by_rule ? " " : "",
+                   by_rule ? mpt_plan_scale_rule(q) : "", levels[q->outer]);
+}
+
 /* A row of the table: how one quantizer treats these operands. */
 static void print_quantizer(mpt_table *table, const char *operands, const mpt_quantizer *q) {
-    bool scaled = q->scale.kind != MPT_SCALING_NONE;
+    char block[MPT_PLAN_LABEL];
+    mpt_quantizer bare;
+    bool other = q->name && mpt_quantizer_by_name(q->name, &bare) && bare.format != q->format;
+    mpt_plan_block(q, block);
     mpt_table_cell(table, "%s", operands);
-    mpt_table_cell(table, "%s", mpt_plan_format(q));
-    if (!scaled)
+    mpt_table_cell(table, "%s%s%s", mpt_plan_format(q), other ? " of " : "",
+                   other ? mpt_dtype_name(q->format) : "");
+    mpt_table_cell(table, "%s", block);
+    if (q->scale.kind == MPT_SCALING_NONE)
         mpt_table_cell(table, "-");
-    else if (q->block_rows == 0 && q->block_cols == 0)
-        mpt_table_cell(table, "tensor");
     else
-        mpt_table_cell(table, "%dx%d", (int)q->block_rows, (int)q->block_cols);
-    mpt_table_cell(table, "%s%s", scaled ? mpt_plan_scale_format(q) : "-",
-                   q->outer == MPT_OUTER_TENSOR ? " under one a tensor" : "");
+        print_scales(table, q);
     mpt_table_cell(table, "%s", mpt_plan_rounding(q));
     if (q->hadamard.size == 0)
         mpt_table_cell(table, "-");

@@ -98,8 +98,9 @@ static bool record_has_path(const mpt_record *record, const char *word, size_t l
     while (name > word && name[-1] != '.')
         name--;
     size_t tail = (size_t)(word + length - name);
-    if (strlen(record->name) == tail && memcmp(record->name, name, tail) == 0)
-        return name == word || strncmp(word, "recipe.", 7) == 0;
+    if (strlen(record->name) == tail && memcmp(record->name, name, tail) == 0 &&
+        (name == word || strncmp(word, "recipe.", 7) == 0))
+        return true;
     int n;
     const mpt_record *const *records = mpt_record_all(&n);
     for (int i = 0; i < n; i++) {
@@ -122,10 +123,18 @@ static bool field_fits(reference *r, const mpt_record *record, const mpt_field *
     for (const mpt_choice *c = field->choices; c && c->name && !format; c++)
         if (note(r, c->name))
             fits = true;
+    for (int i = 0; field->variants && field->variants[i]; i++)
+        if (note(r, field->variants[i]->name))
+            fits = true;
     const char *last = r->word ? strrchr(r->word, '.') : NULL;
     if (last && strcmp(last + 1, field->name) == 0)
         fits = record_has_path(record, r->word, (size_t)(last - r->word));
     return fits || r->all;
+}
+
+/* Whether a format's name is a word of the language; "pow2" is a text. */
+static bool is_word(const char *format) {
+    return mpt_dtype_by_name(format) != MPT_DTYPE_COUNT;
 }
 
 /* What a field takes, as a recipe writes it. */
@@ -139,10 +148,10 @@ static void print_takes(const mpt_field *field, mpt_str *out) {
     }
     for (const mpt_choice *c = field->choices; c->name; c++) {
         mpt_str_printf(out, "%s`", c == field->choices ? "" : ", ");
-        if (field->type == MPT_FIELD_BLOCK && c->value)
+        if (field->type == MPT_FIELD_BLOCK && (int32_t)c->value)
             mpt_str_printf(out, "{%d, %d}`", (int)(c->value >> 32), (int)(int32_t)c->value);
         else
-            mpt_str_printf(out, format ? "%s`" : "\"%s\"`", c->name);
+            mpt_str_printf(out, format && is_word(c->name) ? "%s`" : "\"%s\"`", c->name);
     }
 }
 
@@ -164,7 +173,8 @@ static void print_field(const mpt_field *field, mpt_str *out) {
 static void print_record(reference *r, const mpt_record *record) {
     char title[64], intro[512];
     const mpt_reference_word *example = mpt_reference_examples;
-    while (example->name && strcmp(example->name, record->name) != 0)
+    const char *key = record == &mpt_record_fixed_scale ? "scale.static" : record->name;
+    while (example->name && strcmp(example->name, key) != 0)
         example++;
     snprintf(title, sizeof title, "`%s`", record->name);
     snprintf(intro, sizeof intro, "%s%s%s%s", record->doc, example->name ? "\n\n```lua\n" : "",
@@ -199,22 +209,20 @@ static void print_formats(reference *r) {
     begin(r, "formats", "Formats",
           "A format is a value: `use = bf16`. One that has scales is refined by calling it "
           "with fields of `quantizer`, and gives a new value: "
-          "`nvfp4 { block = {16, 16}, rounding = \"stochastic\" }`. What a bare name means:",
-          "format | bits | block | scale | scale_format | outer | rounding | hadamard");
+          "`nvfp4 { block = {16, 16}, rounding = \"stochastic\" }`. Where scale_format is "
+          "refined and the scale's rule and outer level are not, those follow it. `e8m0` is a "
+          "format of scales only. What a bare name means:",
+          "format | bits | elements | block | scale | scale_format | scale_rule | outer");
     for (int i = 0; i < n; i++) {
         mpt_quantizer q;
+        char block[MPT_PLAN_LABEL];
         if (!mpt_quantizer_by_name(names[i], &q) || !row(r, names[i]))
             continue;
-        mpt_str_printf(r->out, "| `%s` | %d | ", names[i], mpt_dtype_bits(q.format));
-        if (q.scale.kind == MPT_SCALING_NONE)
-            mpt_str_printf(r->out, "none");
-        else if (q.block_rows == 0)
-            mpt_str_printf(r->out, "tensor");
-        else
-            mpt_str_printf(r->out, "{%d, %d}", (int)q.block_rows, (int)q.block_cols);
-        mpt_str_printf(r->out, " | %s | %s | %s | %s | %s |\n", mpt_plan_scale(&q),
-                       mpt_plan_scale_format(&q), mpt_plan_outer(&q), mpt_plan_rounding(&q),
-                       q.hadamard.size ? "yes" : "none");
+        mpt_plan_block(&q, block);
+        mpt_str_printf(r->out, "| `%s` | %d | %s | %s | %s | %s | %s | %s |\n", names[i],
+                       mpt_dtype_bits(q.format), mpt_dtype_name(q.format), block,
+                       mpt_plan_scale(&q), mpt_plan_scale_format(&q), mpt_plan_scale_rule(&q),
+                       mpt_plan_outer(&q));
     }
     end(r);
 }

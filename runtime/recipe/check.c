@@ -16,6 +16,9 @@
     X(SR_FORWARD, "sr-forward", "Stochastic rounding in fprop, which is known to diverge.")    \
     X(ALL_FP4, "all-fp4", "No linear layer of the last block is kept above FP4 in any phase.") \
     X(RHT_FORWARD, "rht-forward", "A Hadamard rotation in fprop, where it costs accuracy.")    \
+    X(SHORT_HISTORY, "short-history",                                                          \
+      "Delayed scaling with a window under 16 steps: one quiet stretch makes scales too "      \
+      "large.")                                                                                \
     X(NO_CLIP, "no-clip", "Gradients are not clipped: one bad batch can ruin the weights.")    \
     X(FP16_NO_LOSS_SCALE, "fp16-no-loss-scale",                                                \
       "Something is in FP16 and no loss scale keeps small gradients from vanishing.")          \
@@ -23,6 +26,8 @@
     X(LOSS_SCALE_BELOW_ONE, "loss-scale-below-one",                                            \
       "A loss scale under 1, which makes small gradients smaller.")                            \
     X(NO_WARMUP, "no-warmup", "The first steps run at the full learning rate.")
+
+enum { SHORT_HISTORY = 16 };
 
 typedef enum warning {
 #define WARNING_ENUM(id, name, doc) WARNING_##id,
@@ -167,28 +172,60 @@ static bool is_rotated(const mpt_quantizer *q) {
     return q->hadamard.size != 0;
 }
 
-/* Layers of which a forward operand passes the test, in the first phase that has some. */
-static void check_forward(checker *c, warning which, slot_test test, const char *what) {
+static bool has_short_history(const mpt_quantizer *q) {
+    return q->scale.kind == MPT_SCALING_DELAYED && q->scale.history < SHORT_HISTORY;
+}
+
+/* The first slot of a policy, up to `last`, that passes the test; -1 where none does. */
+static int slot_that(const mpt_policy *policy, slot_test test, mpt_slot last) {
+    for (int s = 0; s <= (int)last; s++)
+        if (test(&policy->slot[s]))
+            return s;
+    return -1;
+}
+
+/* Layers of which an operand up to `last` passes the test, in the first phase that has some. */
+static void check_operands(checker *c, warning which, slot_test test, mpt_slot last,
+                           const char *what) {
     for (int p = 0; p < c->recipe->n_phases; p++) {
         int n = 0, first = 0, first_slot = 0;
         for (int i = 0; i < c->model.n; i++) {
-            const mpt_policy *policy = &c->policies[p][i];
-            bool x = test(&policy->slot[MPT_SLOT_FPROP_X]);
-            bool w = test(&policy->slot[MPT_SLOT_FPROP_W]);
-            if (!is_gemm_layer(&c->model.layers[i]) || (!x && !w))
+            int slot = slot_that(&c->policies[p][i], test, last);
+            if (!is_gemm_layer(&c->model.layers[i]) || slot < 0)
                 continue;
             if (n++ == 0) {
                 first = i;
-                first_slot = x ? MPT_SLOT_FPROP_X : MPT_SLOT_FPROP_W;
+                first_slot = slot;
             }
         }
         if (n == 0)
             continue;
         warn(c, which, blame(c, p, &c->policies[p][first], first_slot),
-             "%s in fprop of %d layer%s, first %s (%s)", what, n, n == 1 ? "" : "s",
+             "%s of %d layer%s, first %s (%s)", what, n, n == 1 ? "" : "s",
              c->model.layers[first].path, mpt_slot_name((mpt_slot)first_slot));
         return;
     }
+}
+
+/* The second copy of a tensor is what another product reads: of fprop.x it is wgrad.x. A source
+ * said of the first alone changes nothing. */
+static void check_sources(checker *c) {
+    static const mpt_slot copies[3][2] = {{MPT_SLOT_FPROP_X, MPT_SLOT_WGRAD_X},
+                                          {MPT_SLOT_FPROP_W, MPT_SLOT_DGRAD_W},
+                                          {MPT_SLOT_DGRAD_DY, MPT_SLOT_WGRAD_DY}};
+    for (int p = 0; p < c->recipe->n_phases; p++)
+        for (int i = 0; i < c->model.n; i++)
+            for (int k = 0; is_gemm_layer(&c->model.layers[i]) && k < 3; k++) {
+                const mpt_policy *policy = &c->policies[p][i];
+                if (policy->slot[copies[k][0]].source != MPT_SOURCE_DEQUANTIZED ||
+                    policy->slot[copies[k][1]].source == MPT_SOURCE_DEQUANTIZED)
+                    continue;
+                warn(c, WARNING_NO_EFFECT, blame(c, p, policy, (int)copies[k][0]),
+                     "%s.%s.source: it is of the second copy of a tensor, which %s is",
+                     c->model.layers[i].path, mpt_slot_name(copies[k][0]),
+                     mpt_slot_name(copies[k][1]));
+                return;
+            }
 }
 
 static bool is_fp4(const mpt_policy *policy) {
@@ -284,11 +321,14 @@ mpt_status mpt_recipe_check(mpt_recipe *recipe, mpt_arena *arena, const mpt_laye
                  .policies = policies};
     check_all_shadowed(&c);
     check_no_effect(&c);
-    check_forward(&c, WARNING_SR_FORWARD, rounds_stochastically,
-                  "stochastic rounding, known to diverge,");
+    check_sources(&c);
+    check_operands(&c, WARNING_SR_FORWARD, rounds_stochastically, MPT_SLOT_FPROP_W,
+                   "stochastic rounding, known to diverge, in fprop");
     check_all_fp4(&c);
-    check_forward(&c, WARNING_RHT_FORWARD, is_rotated,
-                  "a Hadamard rotation, which costs accuracy there,");
+    check_operands(&c, WARNING_RHT_FORWARD, is_rotated, MPT_SLOT_FPROP_W,
+                   "a Hadamard rotation, which costs accuracy there, in fprop");
+    check_operands(&c, WARNING_SHORT_HISTORY, has_short_history, MPT_SLOT_WGRAD_X,
+                   "a window of less than 16 steps for delayed scales");
     check_training(&c, false);
     if (recipe->proxy.present)
         check_training(&c, true);

@@ -88,30 +88,28 @@ static mpt_status parse_slot(const rule_text *rule, const char *path, const char
         MPT_TRY(mpt_record_set_under(ctx, &rule->recipe->arena, &mpt_record_quantizer, out,
                                      &setting));
     }
+    mpt_slot_use_settle(out);
     if (out->has_format)
         return mpt_quantizer_validate(ctx, &out->q, path, rule->where);
     return MPT_OK;
 }
 
-/* {"fprop.output", "fp32"}, {"output", "bf16"}: the latter is that of y and dx. */
-static mpt_status parse_output(const rule_text *rule, const char *path, int gemm,
-                               const char *text, mpt_gemm_words *words) {
-    const mpt_field *row = mpt_record_lookup(&mpt_record_fprop, "output");
-    const char *names[8];
-    int n = 0;
-    for (const mpt_choice *c = row->choices; c->name; c++) {
-        names[n++] = c->name;
-        if (strcmp(c->name, text) != 0)
+/* {"fprop.output", "fp32"}, {"output", "bf16"}: the latter, gemm -1, is that of y and dx. */
+static mpt_status parse_output(const rule_text *rule, int gemm, const char *text,
+                               mpt_gemm_words *words) {
+    char path[MPT_RULE_PATH + 16];
+    snprintf(path, sizeof path, "%s.use%s%s", rule->path, gemm < 0 ? "" : ".",
+             gemm < 0 ? "" : mpt_gemm_name((mpt_gemm)gemm));
+    mpt_setting value = {.kind = MPT_SETTING_STRING, .string = text};
+    MPT_TRY(mpt_record_set(rule->recipe->ctx, &rule->recipe->arena, &mpt_record_fprop, NULL,
+                           path, "output", &value, rule->where));
+    for (int g = 0; g < MPT_GEMM_WGRAD; g++) {
+        if (gemm >= 0 && gemm != g)
             continue;
-        for (int g = 0; g < MPT_GEMM_WGRAD; g++) {
-            if (gemm >= 0 && gemm != g)
-                continue;
-            words->has_output[g] = true;
-            words->output[g] = (mpt_dtype)c->value;
-        }
-        return MPT_OK;
+        words->has_output[g] = true;
+        words->output[g] = mpt_dtype_by_name(text);
     }
-    return fail_name(rule, path, "output", text, names, n);
+    return MPT_OK;
 }
 
 /* Fields that both operands of a GEMM have in common: the rotation. */
@@ -148,11 +146,11 @@ static mpt_status parse_one_word(const rule_text *rule, const mpt_set *set,
     if (slot >= 0)
         return parse_slot(rule, path, set->value, &words->slot[slot]);
     if (strcmp(set->path, "output") == 0)
-        return parse_output(rule, path, -1, set->value, words);
+        return parse_output(rule, -1, set->value, words);
     if (strcmp(set->path, "fprop.output") == 0)
-        return parse_output(rule, path, MPT_GEMM_FPROP, set->value, words);
+        return parse_output(rule, MPT_GEMM_FPROP, set->value, words);
     if (strcmp(set->path, "dgrad.output") == 0)
-        return parse_output(rule, path, MPT_GEMM_DGRAD, set->value, words);
+        return parse_output(rule, MPT_GEMM_DGRAD, set->value, words);
     snprintf(path, sizeof path, "%s.use", rule->path);
     return fail_name(rule, path, "word", set->path, names, (int)MPT_COUNT(names));
 }

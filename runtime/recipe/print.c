@@ -13,41 +13,10 @@
 
 /* ---- formats and rules ---- */
 
-/* "nvfp4 block=16x16 rounding=stochastic", or of single fields "rounding=stochastic". */
 static void print_slot(const mpt_slot_use *use, mpt_str *out) {
-    const mpt_quantizer *q = &use->q;
-    bool all = use->has_format;
-    const char *space = "";
-    if (all) {
-        mpt_str_printf(out, "%s", mpt_dtype_name(q->format));
-        space = " ";
-        if (mpt_quantizer_is_cast(q))
-            return;
-    }
-    for (int f = 0; f < mpt_record_quantizer.n_fields; f++) {
-        const char *name = mpt_record_quantizer.fields[f].name;
-        if (!all && !(use->set >> f & 1))
-            continue;
-        mpt_str_printf(out, "%s%s=", space, name);
-        space = " ";
-        if (strcmp(name, "block") == 0)
-            mpt_str_printf(out, "%dx%d", (int)q->block_rows, (int)q->block_cols);
-        else if (strcmp(name, "scale") == 0)
-            mpt_str_printf(out, "%s",
-                           q->scale.kind == MPT_SCALING_CURRENT ? "current" : "none");
-        else if (strcmp(name, "scale_format") == 0)
-            mpt_str_printf(out, "%s", mpt_scale_format_name(q->scale_format));
-        else if (strcmp(name, "outer") == 0)
-            mpt_str_printf(out, "%s", q->outer == MPT_OUTER_TENSOR ? "tensor" : "none");
-        else if (strcmp(name, "rounding") == 0)
-            mpt_str_printf(out, "%s",
-                           q->rounding == MPT_ROUNDING_STOCHASTIC ? "stochastic" : "nearest");
-        else if (q->hadamard.size)
-            mpt_str_printf(out, "%d/%s", (int)q->hadamard.size,
-                           q->hadamard.signs == MPT_SIGNS_FIXED ? "fixed" : "none");
-        else
-            mpt_str_printf(out, "none");
-    }
+    char text[MPT_QUANTIZER_TEXT];
+    mpt_slot_use_text(use, text);
+    mpt_str_printf(out, "%s", text);
 }
 
 static void print_rule(const mpt_cascade_rule *cascade_rule, mpt_str *out) {

@@ -1,27 +1,65 @@
-/* Quantizers by name, their comparison, and which combinations of fields exist.
+/* Quantizers by name, and their comparison.
  *
- * mpt_quantizer_validate is the one gate between what can be written down and what the kernels
- * compute; a new combination of fields is let through here and nowhere else. */
+ * A bare name is a number format or a preset of all fields; what a table changes of it comes
+ * through the rows of schema_quantizer.c. Next: quantizer_check.c lets combinations through. */
 #include "recipe/schema.h"
 
 #include <string.h>
 
+/* ---- names ---- */
+
+#define WIDE(id, text)                                                                         \
+    { .name = (text), .format = MPT_DTYPE_##id }
+
+/* One current FP32 scale a tensor. */
+#define NARROW(id, text)                                                                       \
+    {                                                                                          \
+        .name = (text), .format = MPT_DTYPE_##id, .scale.kind = MPT_SCALING_CURRENT,           \
+        .headroom = 1                                                                          \
+    }
+
+/* Blocks of 32 under powers of two (OCP Microscaling 1.0). */
+#define MICROSCALING(id, text)                                                                 \
+    {                                                                                          \
+        .name = (text), .format = MPT_DTYPE_##id, .block_rows = 1, .block_cols = 32,           \
+        .scale.kind = MPT_SCALING_CURRENT, .scale_format = MPT_SCALE_E8M0,                     \
+        .scale_rule.kind = MPT_RULE_UP, .headroom = 1                                          \
+    }
+
 /* What a bare name means. */
 static const mpt_quantizer presets[] = {
-    {.name = "fp32", .format = MPT_DTYPE_FP32},
-    {.name = "bf16", .format = MPT_DTYPE_BF16},
-    {.name = "fp16", .format = MPT_DTYPE_FP16},
-    {.name = "e4m3", .format = MPT_DTYPE_E4M3, .scale.kind = MPT_SCALING_CURRENT},
-    {.name = "e5m2", .format = MPT_DTYPE_E5M2, .scale.kind = MPT_SCALING_CURRENT},
+    WIDE(FP32, "fp32"),
+    WIDE(TF32, "tf32"),
+    WIDE(BF16, "bf16"),
+    WIDE(FP16, "fp16"),
+    NARROW(E4M3, "e4m3"),
+    NARROW(E5M2, "e5m2"),
+    NARROW(E5M6, "e5m6"),
+    NARROW(E3M2, "e3m2"),
+    NARROW(E2M3, "e2m3"),
+    NARROW(E2M1, "e2m1"),
+    NARROW(INT8, "int8"),
+    MICROSCALING(E4M3, "mxfp8"),
+    MICROSCALING(E3M2, "mxfp6"),
+    MICROSCALING(E2M1, "mxfp4"),
     {.name = "nvfp4",
      .format = MPT_DTYPE_E2M1,
      .block_rows = 1,
      .block_cols = 16,
      .scale.kind = MPT_SCALING_CURRENT,
      .scale_format = MPT_SCALE_E4M3,
-     .outer = MPT_OUTER_TENSOR},
+     .outer = MPT_OUTER_TENSOR,
+     .headroom = 1},
+    {.name = "fp8_block",
+     .format = MPT_DTYPE_E4M3,
+     .block_rows = 1,
+     .block_cols = 128,
+     .scale.kind = MPT_SCALING_CURRENT,
+     .headroom = 1},
 };
-static const char *const names[] = {"fp32", "bf16", "fp16", "e4m3", "e5m2", "nvfp4"};
+static const char *const names[] = {"fp32",  "tf32",  "bf16",  "fp16",     "e4m3", "e5m2",
+                                    "e5m6",  "e3m2",  "e2m3",  "e2m1",     "int8", "mxfp8",
+                                    "mxfp6", "mxfp4", "nvfp4", "fp8_block"};
 _Static_assert(MPT_COUNT(presets) == MPT_COUNT(names), "each preset has its name in the list");
 
 bool mpt_quantizer_by_name(const char *name, mpt_quantizer *out) {
@@ -43,6 +81,13 @@ const char *mpt_scale_format_name(mpt_scale_format format) {
     static const char *const words[] = {"fp32", "pow2", "e8m0", "e4m3"};
     return (unsigned)format < MPT_COUNT(words) ? words[format] : "?";
 }
+
+mpt_scale_rule mpt_scale_format_rule(mpt_scale_format format) {
+    bool power = format == MPT_SCALE_POW2 || format == MPT_SCALE_E8M0;
+    return (mpt_scale_rule){.kind = power ? MPT_RULE_UP : MPT_RULE_NEAREST};
+}
+
+/* ---- comparison ---- */
 
 /* Fields that were never said are 0 and read as 1. */
 static double factor(double x) {
@@ -88,76 +133,4 @@ bool mpt_quantizer_is_cast(const mpt_quantizer *q) {
 bool mpt_quantizer_is_one_scale(const mpt_quantizer *q) {
     return q->scale.kind == MPT_SCALING_NONE ||
            (q->block_rows == 0 && q->block_cols == 0 && q->scale_format <= MPT_SCALE_POW2);
-}
-
-/* ---- combinations ---- */
-
-static bool is_wide(mpt_dtype format) {
-    return format == MPT_DTYPE_FP32 || format == MPT_DTYPE_BF16 || format == MPT_DTYPE_FP16;
-}
-
-/* A field that the format has no use for, by name; NULL where there is none. */
-static const char *stray_of_wide(const mpt_quantizer *q) {
-    return q->block_rows || q->block_cols        ? "block"
-           : q->scale.kind != MPT_SCALING_NONE   ? "scale"
-           : q->scale_format != MPT_SCALE_FP32   ? "scale_format"
-           : q->outer != MPT_OUTER_NONE          ? "outer"
-           : q->rounding != MPT_ROUNDING_NEAREST ? "rounding"
-           : q->hadamard.size                    ? "hadamard"
-                                                 : NULL;
-}
-
-static mpt_status validate_fp8(mpt_ctx *ctx, const mpt_quantizer *q, const char *path,
-                               mpt_where where) {
-    const char *field = q->block_rows || q->block_cols         ? "block"
-                        : q->scale.kind != MPT_SCALING_CURRENT ? "scale"
-                        : q->scale_format != MPT_SCALE_FP32    ? "scale_format"
-                        : q->outer != MPT_OUTER_NONE           ? "outer"
-                                                               : NULL;
-    if (!field)
-        return MPT_OK;
-    mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "%s.%s: %s does not go with it", path,
-                                 field, q->name);
-    mpt_hint(ctx, "%s has one current fp32 scale a tensor: block = \"tensor\", no outer scale",
-             q->name);
-    return status;
-}
-
-static mpt_status validate_fp4(mpt_ctx *ctx, const mpt_quantizer *q, const char *path,
-                               mpt_where where) {
-    bool block = q->block_cols == 16 && (q->block_rows == 1 || q->block_rows == 16);
-    const char *field = !block                                 ? "block"
-                        : q->scale.kind != MPT_SCALING_CURRENT ? "scale"
-                        : q->scale_format != MPT_SCALE_E4M3    ? "scale_format"
-                        : q->outer != MPT_OUTER_TENSOR         ? "outer"
-                                                               : NULL;
-    if (!field)
-        return MPT_OK;
-    mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "%s.%s: %s does not go with it", path,
-                                 field, q->name);
-    mpt_hint(ctx, "%s has blocks of {1, 16} or {16, 16}, e4m3 scales and outer = \"tensor\"",
-             q->name);
-    return status;
-}
-
-mpt_status mpt_quantizer_validate(mpt_ctx *ctx, const mpt_quantizer *q, const char *path,
-                                  mpt_where where) {
-    if (is_wide(q->format)) {
-        const char *field = stray_of_wide(q);
-        if (!field)
-            return MPT_OK;
-        mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "%s.%s: %s has no %s", path,
-                                     field, q->name, field);
-        mpt_hint(ctx, "%s holds values as they are; take e4m3, e5m2 or nvfp4 to quantize",
-                 q->name);
-        return status;
-    }
-    if (q->format == MPT_DTYPE_E4M3 || q->format == MPT_DTYPE_E5M2)
-        return validate_fp8(ctx, q, path, where);
-    if (q->format == MPT_DTYPE_E2M1)
-        return validate_fp4(ctx, q, path, where);
-    mpt_status status = MPT_FAIL(ctx, MPT_UNSUPPORTED, where, "%s: no kernel quantizes to %s",
-                                 path, mpt_dtype_name(q->format));
-    mpt_hint(ctx, "take fp32, bf16, fp16, e4m3, e5m2 or nvfp4");
-    return status;
 }

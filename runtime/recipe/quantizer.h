@@ -24,7 +24,7 @@ typedef enum mpt_scaling {
 typedef enum mpt_amax_algo { MPT_AMAX_MAX, MPT_AMAX_MOST_RECENT } mpt_amax_algo;
 
 typedef struct mpt_scale_source {
-    mpt_scaling kind;   /* index of its word in the row of `scale` */
+    mpt_scaling kind;
     int32_t history;    /* delayed: steps that the window holds */
     mpt_amax_algo algo; /* delayed */
     int32_t margin;     /* delayed: the scale is divided by 2^margin */
@@ -53,15 +53,18 @@ typedef enum mpt_scale_rule_kind {
     MPT_RULE_CEIL,
     MPT_RULE_EVEN,
     MPT_RULE_FOUR_OVER_SIX
-} mpt_scale_rule_kind;
+} mpt_scale_rule_kind; /* names: the row of `scale_rule` */
 
 typedef enum mpt_choice_error { MPT_ERROR_MAE, MPT_ERROR_MSE } mpt_choice_error;
 
 typedef struct mpt_scale_rule {
-    mpt_scale_rule_kind kind; /* index of its word in the row of `scale_rule` */
-    mpt_choice_error error;   /* four_over_six: what the better of two scales is told by */
-    int32_t bound;            /* four_over_six: the largest block scale, 256 or 448 */
+    mpt_scale_rule_kind kind;
+    mpt_choice_error error; /* four_over_six: what the better of two scales is told by */
+    int32_t bound;          /* four_over_six: the largest block scale, 256 or 448 */
 } mpt_scale_rule;
+
+/* How scales of a format are rounded where nothing else is said. */
+mpt_scale_rule mpt_scale_format_rule(mpt_scale_format format);
 
 typedef enum mpt_outer { MPT_OUTER_NONE, MPT_OUTER_TENSOR, MPT_OUTER_ROW } mpt_outer;
 
@@ -133,5 +136,18 @@ float mpt_quantizer_divisor(const mpt_quantizer *q);
 /* What a delayed scale brings the window's amax to: the largest element with headroom, margin
  * and the source's own headroom. */
 float mpt_quantizer_delayed_max(const mpt_quantizer *q);
+
+/* ---- texts ---- */
+
+enum { MPT_QUANTIZER_TEXT = 768 };
+
+/* Everything that decides a byte, in the words that mpt_recipe_add_rule takes: "e2m1 block=1x16
+ * scale=current scale_format=e4m3 ...". Quantizers that are equal, pad included, have one text;
+ * the canonical text and the schedule hash are made of it. */
+void mpt_quantizer_text(const mpt_quantizer *q, char out[MPT_QUANTIZER_TEXT]);
+
+/* For people: the name, the block, and what differs from what the name means:
+ * "nvfp4 16x16 stochastic hadamard 16". */
+void mpt_quantizer_brief(const mpt_quantizer *q, char out[MPT_QUANTIZER_TEXT]);
 
 #endif

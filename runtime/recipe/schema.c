@@ -1,20 +1,23 @@
 /* The schema at work: looks rows up, checks values against them and stores them.
  *
- * The rows are in schema_precision.c and schema_train.c. Conversion (store) knows no context
- * and no text, so that defaults pass through the same code as what a user wrote; mpt_record_set
- * turns what went wrong into words (schema_error.c). */
+ * The rows are in schema_quantizer.c, schema_precision.c and schema_train.c. Conversion (store)
+ * knows no context and no text, so that defaults pass through the same code as what a user
+ * wrote; mpt_record_set turns what went wrong into words (schema_error.c). */
 #include "recipe/schema_store.h"
 
 #include <math.h>
 #include <string.h>
 
 static const mpt_record *const records[] = {
-    &mpt_record_recipe, &mpt_record_precision, &mpt_record_state,    &mpt_record_static,
-    &mpt_record_rule,   &mpt_record_gemm,      &mpt_record_fprop,    &mpt_record_dgrad,
-    &mpt_record_wgrad,  &mpt_record_quantizer, &mpt_record_hadamard, &mpt_record_phase,
-    &mpt_record_train,  &mpt_record_proxy,     &mpt_record_eval,     &mpt_record_adamw,
-    &mpt_record_sgd,    &mpt_record_constant,  &mpt_record_linear,   &mpt_record_cosine,
-    &mpt_record_wsd,    &mpt_record_synthetic, &mpt_record_text,
+    &mpt_record_recipe,        &mpt_record_precision, &mpt_record_state,
+    &mpt_record_static,        &mpt_record_rule,      &mpt_record_gemm,
+    &mpt_record_fprop,         &mpt_record_dgrad,     &mpt_record_wgrad,
+    &mpt_record_quantizer,     &mpt_record_delayed,   &mpt_record_fixed_scale,
+    &mpt_record_four_over_six, &mpt_record_hadamard,  &mpt_record_phase,
+    &mpt_record_train,         &mpt_record_proxy,     &mpt_record_eval,
+    &mpt_record_adamw,         &mpt_record_sgd,       &mpt_record_constant,
+    &mpt_record_linear,        &mpt_record_cosine,    &mpt_record_wsd,
+    &mpt_record_synthetic,     &mpt_record_text,
 };
 
 const mpt_record *mpt_record_find(const char *name) {
@@ -43,13 +46,28 @@ const mpt_record *mpt_field_variant(const mpt_field *field, const char *name) {
     return NULL;
 }
 
-/* The record that an embedded struct has now. */
 const mpt_record *mpt_field_record(const mpt_field *field, const void *member) {
     int32_t kind = 0;
     if (!field->variants)
         return field->record;
     memcpy(&kind, member, sizeof kind);
-    return field->variants[kind];
+    for (int i = 0; field->variants[i]; i++)
+        if (field->variants[i]->kind == kind)
+            return field->variants[i];
+    return NULL;
+}
+
+const char *mpt_field_word(const mpt_field *field, const void *member) {
+    int64_t value = 0;
+    int32_t parts[2];
+    if (field->variants && mpt_field_record(field, member))
+        return mpt_field_record(field, member)->name;
+    memcpy(parts, member, field->type == MPT_FIELD_BLOCK ? sizeof parts : sizeof parts[0]);
+    value = field->type == MPT_FIELD_BLOCK ? BLOCK_VALUE(parts[0], parts[1]) : parts[0];
+    for (const mpt_choice *c = field->choices; c && c->name; c++)
+        if (c->value == value)
+            return c->name;
+    return NULL;
 }
 
 /* ---- storing ---- */
@@ -158,8 +176,8 @@ static mpt_problem store_choice(const mpt_field *field, void *member,
     return MPT_PROBLEM_NO_CHOICE;
 }
 
-/* A record by name (one of its variants, or the "none" of its choices), or by its only value.
- */
+/* A record by name (one of its variants, or of the choices that have no fields), or by its only
+ * value. */
 static mpt_problem store_record(const mpt_field *field, void *member,
                                 const mpt_setting *value) {
     bool text = value->kind == MPT_SETTING_STRING;
@@ -168,12 +186,19 @@ static mpt_problem store_record(const mpt_field *field, void *member,
     if (!text || (!field->variants && !field->choices))
         return MPT_PROBLEM_WRONG_TYPE;
     const mpt_record *variant = mpt_field_variant(field, value->string);
-    bool none = field->choices && strcmp(field->choices->name, value->string) == 0;
-    if (!variant && !none)
+    const mpt_choice *choice = field->choices;
+    while (choice && choice->name && strcmp(choice->name, value->string) != 0)
+        choice++;
+    bool chosen = choice && choice->name;
+    if (!variant && !chosen)
         return MPT_PROBLEM_NO_CHOICE;
     memset(member, 0, field->bytes);
-    if (variant)
+    if (variant) {
         mpt_record_init(variant, member);
+    } else {
+        int32_t kind = (int32_t)choice->value;
+        memcpy(member, &kind, sizeof kind);
+    }
     return MPT_PROBLEM_NONE;
 }
 

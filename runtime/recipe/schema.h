@@ -42,7 +42,8 @@ typedef struct mpt_field {
     const mpt_choice *choices; /* ends with a NULL name */
     const struct mpt_record *record;
     /* Instead of `record`, where several words fit ("adamw" or "sgd"): ends with NULL. The
-     * embedded struct starts with an enum whose value is the word's index here. */
+     * embedded struct starts with an enum that holds the `kind` of the record, or the value of
+     * one of `choices`, words without fields. */
     const struct mpt_record *const *variants;
     const char *by_default; /* as printed in the reference: "nearest", "by format" */
     const char *doc;        /* one sentence; a row without it fails a test */
@@ -67,11 +68,13 @@ typedef struct mpt_record {
  *   "constant" "linear" "cosine" "wsd"         mpt_lr
  *   "synthetic" "text"                         mpt_data_spec
  *   "quantizer"                                mpt_slot_use (its mask is `set`)
+ *   "delayed" and a second "static"            mpt_scale_source
+ *   "four_over_six"                            mpt_scale_rule
  *   "hadamard"                                 mpt_hadamard
  *   "static"                                   double
  *   "phase"                                    mpt_phase
  *   "gemm" "fprop" "dgrad" "wgrad" "rule"      none: all rows are SPECIAL (see recipe/use.h) */
-const mpt_record *mpt_record_find(const char *name);
+const mpt_record *mpt_record_find(const char *name); /* the first of that name */
 const mpt_record *const *mpt_record_all(int *out_n);
 
 /* A value on its way into a field. */

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/numerics_cast.h"
+
 enum { MAX_NAMES = 32, TEXT_MAX = MPT_ACCEPTED_TEXT };
 
 /* ---- text of rows ---- */
@@ -161,11 +163,25 @@ mpt_status mpt_schema_fail_unknown(mpt_ctx *ctx, const mpt_record *record, const
     list_names(list, names, n);
     if (near)
         mpt_hint(ctx, "did you mean '%s'?", near);
-    else if (n == 1)
-        mpt_hint(ctx, "%s has only '%s'", record->name, list);
+    else if (n <= 1)
+        mpt_hint(ctx, n ? "%s has only '%s'" : "%s has none", record->name, list);
     else
         mpt_hint(ctx, "%s has %s", record->name, list);
     return status;
+}
+
+/* What a format is made for, where that explains why a field of compute or scale formats does
+ * not take it; else NULL. */
+static const char *format_use(const mpt_field *field, const char *name) {
+    mpt_quantizer q;
+    bool compute = field->type == MPT_FIELD_FORMAT && strcmp(field->choices->name, "fp32") == 0;
+    if (!compute)
+        return NULL;
+    if (strcmp(name, mpt_dtype_name(MPT_DTYPE_E8M0)) == 0)
+        return "scale_format";
+    bool known = mpt_quantizer_by_name(name, &q);
+    bool operand = known && (!mpt_is_wide(q.format) || q.format == MPT_DTYPE_TF32);
+    return operand ? "operands of linear layers" : NULL;
 }
 
 static mpt_status fail_choice(mpt_ctx *ctx, const mpt_field *field, const char *path,
@@ -177,10 +193,14 @@ static mpt_status fail_choice(mpt_ctx *ctx, const mpt_field *field, const char *
     list_names(list, names, n);
     mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "%s%s%s: no %s %s", path, dot(path),
                                  field->name, field->name, text);
-    const char *near = NULL;
-    if (value->kind == MPT_SETTING_STRING)
+    const char *near = NULL, *narrow = NULL;
+    if (value->kind == MPT_SETTING_STRING) {
         near = mpt_nearest(value->string, names, n);
-    if (near)
+        narrow = format_use(field, value->string);
+    }
+    if (narrow)
+        mpt_hint(ctx, "%s is for %s only; take %s", value->string, narrow, list);
+    else if (near)
         mpt_hint(ctx, "did you mean '%s'?", near);
     else
         mpt_hint(ctx, n == 1 ? "it can only be %s" : "it can be %s", list);

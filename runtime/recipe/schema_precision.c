@@ -1,4 +1,5 @@
-/* The rows of precision: formats and their fields, gemm, rules, phases, and the recipe itself.
+/* The rows of precision: gemm, rules, phases, state, and the recipe itself. Those of a
+ * quantizer stand in schema_quantizer.c.
  *
  * One row a word. Setter, checks, suggestions, --set and the reference come from the rows, so a
  * row whose value changed nothing in a run would be a lie: only what works stands here. */
@@ -15,85 +16,6 @@
 static const mpt_choice wide_formats[] = {WIDE_FORMATS};
 static const mpt_choice only_fp32[] = {{"fp32", MPT_DTYPE_FP32, "IEEE single"},
                                        {NULL, 0, NULL}};
-static const mpt_choice blocks[] = {
-    {"tensor", BLOCK_VALUE(0, 0), "one scale for the whole tensor"},
-    {"1x16", BLOCK_VALUE(1, 16), "16 elements along the dot product"},
-    {"16x16", BLOCK_VALUE(16, 16), "a square, so that a weight and its transpose agree"},
-    {NULL, 0, NULL}};
-static const mpt_choice scalings[] = {
-    {"current", MPT_SCALING_CURRENT, "from the largest magnitude of the tensor at hand"},
-    {NULL, 0, NULL}};
-static const mpt_choice scale_formats[] = {
-    {"fp32", MPT_SCALE_FP32, "IEEE single"},
-    {"e4m3", MPT_SCALE_E4M3, "one byte, under an outer FP32 scale"},
-    {NULL, 0, NULL}};
-static const mpt_choice outers[] = {
-    {"none", MPT_OUTER_NONE, "no second level"},
-    {"tensor", MPT_OUTER_TENSOR, "one FP32 scale a tensor over the block scales"},
-    {NULL, 0, NULL}};
-static const mpt_choice roundings[] = {
-    {"nearest", MPT_ROUNDING_NEAREST, "ties to even"},
-    {"stochastic", MPT_ROUNDING_STOCHASTIC, "up or down in proportion to the distance"},
-    {NULL, 0, NULL}};
-static const mpt_choice hadamard_sizes[] = {
-    {"2", 2, ""},   {"4", 4, ""},   {"8", 8, ""},     {"16", 16, "as in NVFP4 pretraining"},
-    {"32", 32, ""}, {"64", 64, ""}, {"128", 128, ""}, {NULL, 0, NULL}};
-static const mpt_choice signs[] = {
-    {"fixed", MPT_SIGNS_FIXED, "one sign vector for all layers and steps"},
-    {"none", MPT_SIGNS_NONE, "the plain Hadamard matrix"},
-    {NULL, 0, NULL}};
-static const mpt_choice no_hadamard[] = {{"none", 0, "no rotation"}, {NULL, 0, NULL}};
-
-/* ---- quantizer ---- */
-
-static const mpt_field hadamard_fields[] = {
-    {"size", MPT_FIELD_INT, MEMBER(mpt_hadamard, size), 2, 128, .choices = hadamard_sizes,
-     .by_default = "16", .doc = "Elements rotated together, a power of two.",
-     .source = "arXiv 2509.25149"},
-    {"signs", MPT_FIELD_CHOICE, MEMBER(mpt_hadamard, signs), .choices = signs,
-     .by_default = "fixed", .doc = "The signs that elements are multiplied by first.",
-     .source = "Transformer Engine"},
-};
-const mpt_record mpt_record_hadamard = {
-    "hadamard",
-    "A rotation along the dot product before quantizing, on both operands of a GEMM.",
-    hadamard_fields,
-    MPT_COUNT(hadamard_fields),
-    SIZE_MAX,
-    sizeof(mpt_hadamard),
-    -1};
-
-static const mpt_field quantizer_fields[] = {
-    {"block", MPT_FIELD_BLOCK, .offset = offsetof(mpt_slot_use, q.block_rows),
-     .bytes = 2 * sizeof(int32_t), .choices = blocks, .by_default = "by format",
-     .doc = "Elements that share a scale: rows and columns, columns along the dot product.",
-     .source = "arXiv 2509.25149"},
-    {"scale", MPT_FIELD_CHOICE, MEMBER(mpt_slot_use, q.scale.kind), .choices = scalings,
-     .by_default = "by format", .doc = "Where the scale comes from.",
-     .source = "Transformer Engine"},
-    {"scale_format", MPT_FIELD_FORMAT, MEMBER(mpt_slot_use, q.scale_format),
-     .choices = scale_formats, .by_default = "by format",
-     .doc = "How a block's scale is stored.", .source = "arXiv 2509.25149"},
-    {"outer", MPT_FIELD_CHOICE, MEMBER(mpt_slot_use, q.outer), .choices = outers,
-     .by_default = "by format", .doc = "The second level of scales over the block scales.",
-     .source = "arXiv 2509.25149"},
-    {"rounding", MPT_FIELD_CHOICE, MEMBER(mpt_slot_use, q.rounding), .choices = roundings,
-     .by_default = "nearest", .doc = "How elements are rounded; scales always to nearest.",
-     .source = "arXiv 2509.25149"},
-    {"hadamard", MPT_FIELD_RECORD, MEMBER(mpt_slot_use, q.hadamard), .choices = no_hadamard,
-     .record = &mpt_record_hadamard, .by_default = "none",
-     .doc = "Rotation along the dot product before the amax is taken.",
-     .source = "arXiv 2509.25149"},
-};
-const mpt_record mpt_record_quantizer = {
-    "quantizer",
-    "How one operand becomes low-precision codes: a format refined by a table.",
-    quantizer_fields,
-    MPT_COUNT(quantizer_fields),
-    offsetof(mpt_slot_use, set),
-    sizeof(mpt_slot_use),
-    -1};
-
 /* ---- gemm ---- */
 
 #define SLOT_ROW(word, values, text)                                                           \

@@ -1,7 +1,7 @@
 /* What the row files share: the list of records, and the macro that ties a row to its member.
  *
- * Rows stand in schema_precision.c (formats, quantizers, rules, phases) and schema_train.c
- * (training and data); schema.c reads them. */
+ * Rows stand in schema_quantizer.c (formats and their fields), schema_precision.c (rules,
+ * phases) and schema_train.c (training and data); schema.c reads them. */
 #ifndef MPT_RECIPE_SCHEMA_ROWS_H
 #define MPT_RECIPE_SCHEMA_ROWS_H
 
@@ -24,6 +24,8 @@
 extern const mpt_record mpt_record_recipe, mpt_record_precision, mpt_record_state,
     mpt_record_quantizer, mpt_record_hadamard, mpt_record_static, mpt_record_gemm,
     mpt_record_fprop, mpt_record_dgrad, mpt_record_wgrad, mpt_record_rule, mpt_record_phase;
+extern const mpt_record mpt_record_current, mpt_record_delayed, mpt_record_fixed_scale,
+    mpt_record_four_over_six;
 extern const mpt_record mpt_record_train, mpt_record_proxy, mpt_record_eval, mpt_record_adamw,
     mpt_record_sgd, mpt_record_constant, mpt_record_linear, mpt_record_cosine, mpt_record_wsd,
     mpt_record_synthetic, mpt_record_text;

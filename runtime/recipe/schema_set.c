@@ -12,7 +12,8 @@
 enum { TEXT_MAX = 256 };
 _Static_assert(sizeof(mpt_lr) <= 16 * sizeof(double) &&
                    sizeof(mpt_optimizer) <= 16 * sizeof(double) &&
-                   sizeof(mpt_data_spec) <= 16 * sizeof(double),
+                   sizeof(mpt_data_spec) <= 16 * sizeof(double) &&
+                   sizeof(mpt_scale_source) <= 16 * sizeof(double),
                "mpt_record_set keeps any of them while it changes its kind");
 
 static const char *dot(const char *path) {
@@ -47,7 +48,7 @@ static mpt_status set_string(mpt_ctx *ctx, mpt_arena *arena, const mpt_field *fi
 static void keep_common(const mpt_field *field, const void *old, void *member) {
     const mpt_record *before = mpt_field_record(field, old);
     const mpt_record *now = mpt_field_record(field, member);
-    for (int i = 0; i < now->n_fields; i++) {
+    for (int i = 0; before && now && i < now->n_fields; i++) {
         const mpt_field *inner = &now->fields[i];
         const mpt_field *was = mpt_record_lookup(before, inner->name);
         if (!was)
@@ -152,22 +153,26 @@ void mpt_setting_parse(const mpt_field *field, const char *text, mpt_setting *ou
 }
 
 /* Steps from a record into an embedded one. A record that was never set starts from its
- * defaults; "lr.peak" without "lr" takes the first variant. */
+ * defaults; "lr.peak" without "lr" takes the first variant. A word without fields has no way
+ * in. */
 static mpt_status enter(mpt_ctx *ctx, const mpt_record **record, void **object,
                         const char *path, const char *name, mpt_where where) {
     const mpt_field *field = mpt_record_field(ctx, *record, path, name, where);
     if (!field)
         return MPT_INVALID;
-    if (field->type != MPT_FIELD_RECORD) {
+    bool is_new = (*record)->set_offset != SIZE_MAX && !mpt_record_has(*record, *object, field);
+    bool is_record = field->type == MPT_FIELD_RECORD;
+    void *member = is_record ? (char *)*object + field->offset : NULL;
+    const mpt_record *inner = is_record ? mpt_field_record(field, member) : NULL;
+    if (field->variants && is_new)
+        inner = field->variants[0];
+    if (!inner) {
         mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where,
                                      "%s%s%s: has no fields of its own", path, dot(path), name);
         mpt_hint(ctx, "set it as a whole");
         return status;
     }
-    void *member = (char *)*object + field->offset;
-    const mpt_record *inner = mpt_field_record(field, member);
-    bool known = mpt_record_has(*record, *object, field);
-    if (field->bytes && (*record)->set_offset != SIZE_MAX && !known)
+    if (field->bytes && is_new)
         mpt_record_init(inner, member);
     mpt_record_mark(*record, *object, field);
     *record = inner;

@@ -21,10 +21,15 @@ typedef enum mpt_problem {
  */
 mpt_problem mpt_field_store(const mpt_field *field, void *member, const mpt_setting *value);
 
-/* The row of a name, the variant of a name, the record that a member has now; NULL: none. */
+/* The row of a name; the variant of a name; the record that a member has now, NULL where it
+ * holds a word without fields. */
 const mpt_field *mpt_record_lookup(const mpt_record *record, const char *name);
 const mpt_record *mpt_field_variant(const mpt_field *field, const char *name);
 const mpt_record *mpt_field_record(const mpt_field *field, const void *member);
+
+/* The word that a member holds: of a choice, a format, or a record that is chosen by name; NULL
+ * where the field has no words or the value is none of them. */
+const char *mpt_field_word(const mpt_field *field, const void *member);
 
 /* The bit of a field in the record's mask. */
 void mpt_record_mark(const mpt_record *record, void *object, const mpt_field *field);

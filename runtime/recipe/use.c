@@ -6,12 +6,12 @@
 
 #include <string.h>
 
-#include "recipe/schema_rows.h"
+#include "recipe/schema_store.h"
 
 static const struct {
     const char *name;
     mpt_gemm gemm;
-    mpt_operand operand;
+    mpt_role operand;
 } slots[MPT_SLOT_COUNT] = {
     [MPT_SLOT_FPROP_X] = {"fprop.x", MPT_GEMM_FPROP, MPT_OPERAND_ACTIVATION},
     [MPT_SLOT_FPROP_W] = {"fprop.w", MPT_GEMM_FPROP, MPT_OPERAND_WEIGHT},
@@ -34,7 +34,7 @@ const char *mpt_gemm_name(mpt_gemm gemm) {
     return (unsigned)gemm < MPT_GEMM_COUNT ? gemm_names[gemm] : "?";
 }
 
-const char *mpt_operand_name(mpt_operand operand) {
+const char *mpt_operand_name(mpt_role operand) {
     return (unsigned)operand < MPT_OPERAND_COUNT ? operand_names[operand] : "?";
 }
 
@@ -77,7 +77,7 @@ void mpt_gemm_slots(mpt_gemm gemm, mpt_slot out[2]) {
     out[1] = (mpt_slot)(2 * (int)gemm + 1);
 }
 
-void mpt_operand_slots(mpt_operand operand, mpt_slot out[2]) {
+void mpt_operand_slots(mpt_role operand, mpt_slot out[2]) {
     int n = 0;
     for (int s = 0; s < MPT_SLOT_COUNT; s++)
         if (slots[s].operand == operand)
@@ -89,6 +89,21 @@ void mpt_operand_slots(mpt_operand operand, mpt_slot out[2]) {
 bool mpt_slot_use_by_name(const char *name, mpt_slot_use *out) {
     *out = (mpt_slot_use){.has_format = true};
     return mpt_quantizer_by_name(name, &out->q);
+}
+
+static bool is_said(const mpt_slot_use *use, const char *name) {
+    return mpt_record_has(&mpt_record_quantizer, use,
+                          mpt_record_lookup(&mpt_record_quantizer, name));
+}
+
+void mpt_slot_use_settle(mpt_slot_use *use) {
+    mpt_quantizer *q = &use->q;
+    if (!use->has_format || q->scale.kind == MPT_SCALING_NONE)
+        return;
+    if (!is_said(use, "scale_rule"))
+        q->scale_rule = mpt_scale_format_rule(q->scale_format);
+    if (!is_said(use, "outer") && q->scale_format != MPT_SCALE_E4M3)
+        q->outer = MPT_OUTER_NONE;
 }
 
 void mpt_slot_use_merge(mpt_slot_use *under, const mpt_slot_use *over) {
@@ -103,6 +118,7 @@ void mpt_slot_use_merge(mpt_slot_use *under, const mpt_slot_use *over) {
                    field->bytes);
     }
     under->set |= over->set;
+    mpt_slot_use_settle(under);
 }
 
 void mpt_use_from_format(const mpt_slot_use *format, mpt_use *out) {

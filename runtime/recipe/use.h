@@ -8,15 +8,15 @@
 
 #include "recipe/schema.h"
 
-/* The three tensors of a linear layer, each an operand of two GEMMs. */
-typedef enum mpt_operand {
+/* The three tensors of a linear layer, each an operand of two GEMMs: their roles in it. */
+typedef enum mpt_role {
     MPT_OPERAND_WEIGHT,
     MPT_OPERAND_ACTIVATION,
     MPT_OPERAND_GRADIENT,
     MPT_OPERAND_COUNT
-} mpt_operand;
+} mpt_role;
 
-const char *mpt_operand_name(mpt_operand operand); /* "weight" */
+const char *mpt_operand_name(mpt_role operand); /* "weight" */
 
 /* What was said, each under its own word. An empty slot use (no format, set 0) says nothing. */
 typedef struct mpt_gemm_words {
@@ -32,6 +32,14 @@ typedef struct mpt_gemm_words {
 /* A slot use that is a whole format or preset ("nvfp4"); false where no format has the name. */
 bool mpt_slot_use_by_name(const char *name, mpt_slot_use *out);
 
+/* Fields that follow others where they were not said themselves: scale_rule goes with
+ * scale_format, and the outer scale goes where block scales are not e4m3. Whoever changes a
+ * slot calls it afterwards; merging does. */
+void mpt_slot_use_settle(mpt_slot_use *use);
+
+/* The text of the quantizer where there is a format, else of the fields that were said. */
+void mpt_slot_use_text(const mpt_slot_use *use, char out[MPT_QUANTIZER_TEXT]);
+
 /* Lays `over` on `under`: a format replaces the slot whole, single fields merge one by one. */
 void mpt_slot_use_merge(mpt_slot_use *under, const mpt_slot_use *over);
 
@@ -43,7 +51,7 @@ void mpt_use_from_words(const mpt_gemm_words *words, mpt_use *out);
 
 /* The slots of a GEMM (first, second operand) and of a tensor. */
 void mpt_gemm_slots(mpt_gemm gemm, mpt_slot out[2]);
-void mpt_operand_slots(mpt_operand operand, mpt_slot out[2]);
+void mpt_operand_slots(mpt_role operand, mpt_slot out[2]);
 mpt_gemm mpt_slot_gemm(mpt_slot slot);
 
 /* By name, or -1: "wgrad"; "weight"; "fprop.x". */

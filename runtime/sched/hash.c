@@ -28,17 +28,11 @@ MPT_PRINTF(2, 3) static void add(text *t, const char *fmt, ...) {
 }
 
 static void add_quantizer(text *t, const char *side, const mpt_quantizer *q, uint32_t operand) {
-    bool stochastic = q->rounding == MPT_ROUNDING_STOCHASTIC;
-    add(t, " %s %s %" PRId32 "x%" PRId32 " %s %s %s %s", side, mpt_dtype_name(q->format),
-        q->block_rows, q->block_cols, q->scale.kind == MPT_SCALING_CURRENT ? "current" : "none",
-        mpt_scale_format_name(q->scale_format),
-        q->outer == MPT_OUTER_TENSOR ? "outer" : "plain",
-        stochastic ? "stochastic" : "nearest");
-    if (stochastic)
+    char whole[MPT_QUANTIZER_TEXT];
+    mpt_quantizer_text(q, whole);
+    add(t, " %s %s", side, whole);
+    if (q->rounding == MPT_ROUNDING_STOCHASTIC)
         add(t, " %" PRIu32, operand);
-    if (q->hadamard.size)
-        add(t, " rotate %" PRId32 " %s", q->hadamard.size,
-            q->hadamard.signs == MPT_SIGNS_FIXED ? "fixed" : "none");
 }
 
 /* What besides operands decides an op's numbers. The optimizer's settings are the recipe

@@ -38,27 +38,10 @@ MPT_PRINTF(2, 3) static void add(cell *c, const char *fmt, ...) {
         c->len = CELL - 1;
 }
 
-/* "nvfp4 1x16 stochastic hadamard 16" */
 static void add_quantizer(cell *c, const mpt_quantizer *q) {
-    add(c, "%s", q->name ? q->name : mpt_dtype_name(q->format));
-    if (mpt_quantizer_is_cast(q))
-        return;
-    if (q->block_rows == 0 && q->block_cols == 0)
-        add(c, " tensor");
-    else if (q->block_cols == 0)
-        add(c, " %" PRId32 "xrow", q->block_rows);
-    else
-        add(c, " %" PRId32 "x%" PRId32, q->block_rows, q->block_cols);
-    if (q->rounding == MPT_ROUNDING_STOCHASTIC)
-        add(c, " stochastic");
-    if (q->hadamard.size)
-        add(c, " hadamard %" PRId32, q->hadamard.size);
-}
-
-void mpt_quantizer_describe(const mpt_quantizer *q, mpt_str *out) {
-    cell c = {.len = 0};
-    add_quantizer(&c, q);
-    mpt_str_append(out, c.data, c.len);
+    char brief[MPT_QUANTIZER_TEXT];
+    mpt_quantizer_brief(q, brief);
+    add(c, "%s", brief);
 }
 
 static const mpt_value *value_at(const mpt_graph *graph, mpt_value_id v) {

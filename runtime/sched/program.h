@@ -98,9 +98,6 @@ void mpt_schedule_hash(const mpt_graph *graph, char out[17]);
  * file NULL where nobody said anything. */
 mpt_where mpt_schedule_where(const mpt_phase_program *program, const mpt_node *node);
 
-/* A quantizer in the words of the schedule: "nvfp4 1x16 stochastic hadamard 16". */
-void mpt_quantizer_describe(const mpt_quantizer *q, mpt_str *out);
-
 /* One step a line: number, pass, layer, op, formats, shapes, recipe line. */
 void mpt_schedule_print(const mpt_phase_program *program, mpt_str *out);
 /* The kernel of each step, with the reasons against better ones. */

@@ -120,6 +120,42 @@ static void test_check_when_forward_is_rotated_then_rht_forward(void **state) {
     close(&c);
 }
 
+static void test_check_when_the_window_is_short_then_short_history(void **state) {
+    (void)state;
+    checked c;
+    open(&c);
+    fixture_rule(&c.f, 10, .selector = "linear", .use = "e4m3 scale=delayed scale.history=16");
+    fixture_rule(&c.f, 11, .selector = "*.up_proj",
+                 .use = "e4m3 scale=delayed scale.history=15");
+    run(&c);
+    assert_int_equal(c.n, 1);
+    expect(&c, "short-history", 11,
+           "a window of less than 16 steps for delayed scales of 4 layers, first "
+           "layers.0.mlp.up_proj (fprop.x)");
+    close(&c);
+}
+
+static void test_check_when_only_the_first_copy_has_a_source_then_no_effect(void **state) {
+    (void)state;
+    const mpt_set both[] = {{"activation", "mxfp8 source=dequantized"}};
+    const mpt_set first[] = {{"fprop.x", "source=dequantized"}};
+    checked c;
+    open(&c);
+    fixture_rule(&c.f, 10, .selector = "linear", .words = both, .n_words = 1);
+    run(&c);
+    assert_int_equal(c.n, 0);
+    close(&c);
+    open(&c);
+    fixture_rule(&c.f, 10, .selector = "linear", .use = "mxfp8");
+    fixture_rule(&c.f, 11, .selector = "*.up_proj", .words = first, .n_words = 1);
+    run(&c);
+    assert_int_equal(c.n, 1);
+    expect(&c, "no-effect", 11,
+           "layers.0.mlp.up_proj.fprop.x.source: it is of the second copy of a tensor, which "
+           "wgrad.x is");
+    close(&c);
+}
+
 static void test_check_when_the_last_block_is_fp4_then_all_fp4(void **state) {
     (void)state;
     checked c;
@@ -273,6 +309,8 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_check_when_a_rule_lives_in_one_phase_then_not_shadowed),
     cmocka_unit_test(test_check_when_forward_is_stochastic_then_sr_forward),
     cmocka_unit_test(test_check_when_forward_is_rotated_then_rht_forward),
+    cmocka_unit_test(test_check_when_the_window_is_short_then_short_history),
+    cmocka_unit_test(test_check_when_only_the_first_copy_has_a_source_then_no_effect),
     cmocka_unit_test(test_check_when_the_last_block_is_fp4_then_all_fp4),
     cmocka_unit_test(test_check_when_a_late_phase_lifts_the_last_block_then_not_all_fp4),
     cmocka_unit_test(test_check_when_nothing_is_clipped_then_no_clip),

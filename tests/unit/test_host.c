@@ -46,7 +46,8 @@ static void test_rule_when_a_word_is_wrong_then_the_way_out_is_named(void **stat
         "operand: fprop.x, fprop.w, dgrad.dy, dgrad.w, wgrad.dy or wgrad.x");
     expect_refused(
         LINEAR(WORDS({"fprop.output", "e4m3"})),
-        "precision.rules[1].use.fprop.output: no output 'e4m3'; for instance 'fp32'");
+        "precision.rules[1].use.fprop.output: no output 'e4m3'; e4m3 is for operands "
+        "of linear layers only; take fp32, bf16 or fp16");
     expect_refused(LINEAR(.gemms = "fprop wgard", .use = "bf16"),
                    "precision.rules[1].gemms: no gemm 'wgard'; did you mean 'wgrad'?");
     expect_refused(LINEAR(.phase = "late", .use = "bf16"),
@@ -147,14 +148,15 @@ static const char canonical_text[] =
     "precision.rules[1].blocks = all\n"
     "precision.rules[1].gemms = fprop dgrad wgrad\n"
     "precision.rules[1].use.fprop.w = e2m1 block=16x16 scale=current scale_format=e4m3 "
-    "outer=tensor "
-    "rounding=nearest hadamard=none\n"
+    "scale_rule=nearest outer=tensor headroom=1 rounding=nearest hadamard=none "
+    "nonfinite=propagate source=original pad=zero\n"
     "precision.rules[1].use.dgrad.dy = rounding=stochastic\n"
     "precision.rules[1].use.dgrad.w = e2m1 block=16x16 scale=current scale_format=e4m3 "
-    "outer=tensor "
-    "rounding=nearest hadamard=none\n"
-    "precision.rules[1].use.wgrad.dy = rounding=stochastic hadamard=16/fixed\n"
-    "precision.rules[1].use.wgrad.x = hadamard=16/fixed\n"
+    "scale_rule=nearest outer=tensor headroom=1 rounding=nearest hadamard=none "
+    "nonfinite=propagate source=original pad=zero\n"
+    "precision.rules[1].use.wgrad.dy = rounding=stochastic hadamard.size=16 "
+    "hadamard.signs=fixed\n"
+    "precision.rules[1].use.wgrad.x = hadamard.size=16 hadamard.signs=fixed\n"
     "precision.rules[1].use.dgrad.output = fp32\n"
     "precision.rules[2].select = linear *.o_proj\n"
     "precision.rules[2].blocks = only 0 2\n"
@@ -167,8 +169,9 @@ static const char canonical_text[] =
     "phases[2].rules[1].select = linear\n"
     "phases[2].rules[1].blocks = all\n"
     "phases[2].rules[1].gemms = fprop\n"
-    "phases[2].rules[1].use = e4m3 block=0x0 scale=current scale_format=fp32 outer=none "
-    "rounding=nearest hadamard=none\n"
+    "phases[2].rules[1].use = e4m3 block=tensor scale=current scale_format=fp32 "
+    "scale_rule=nearest outer=none headroom=1 rounding=nearest hadamard=none "
+    "nonfinite=propagate source=original pad=zero\n"
     "train.steps = 100\n"
     "train.tokens = 0\n"
     "train.batch = 8\n"

@@ -157,7 +157,8 @@ static void test_json_when_bytes_then_total_is_the_sum_and_masters_are_fp32(void
 
 static void check_operand(const json_t *q) {
     KEYS(q, "format", "block", "scale", "scale_format", "scale_rule", "outer", "rounding",
-         "hadamard");
+         "hadamard", "elements", "delayed", "static", "headroom", "nonfinite", "source", "pad",
+         "text");
     assert_int_equal(json_array_size(json_object_get(q, "block")), 2);
     json_t *hadamard = json_object_get(q, "hadamard");
     if (!json_is_null(hadamard))

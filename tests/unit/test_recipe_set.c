@@ -85,8 +85,10 @@ static void test_set_when_the_value_is_wrong_then_the_range_is_told(void **state
                    "at most 1000000");
     expect_refused(&f, "train.lr", "cosin",
                    "--set: train.lr: no lr 'cosin'; did you mean 'cosine'?");
-    expect_refused(&f, "precision.base", "nvfp4",
-                   "--set: precision.base: no base 'nvfp4'; it can be fp32, bf16 or fp16");
+    expect_refused(
+        &f, "precision.base", "nvfp4",
+        "--set: precision.base: no base 'nvfp4'; nvfp4 is for operands of linear layers "
+        "only; take fp32, bf16 or fp16");
     assert_int_equal(f.recipe->train.steps, 100);
     fixture_close(&f);
 }

@@ -176,50 +176,12 @@ static void test_hadamard_when_the_weight_is_square_then_refused(void **state) {
            "rotate wgrad only, or give the weight blocks of {1, 16}");
 }
 
-static void test_quantizer_when_fields_do_not_go_together_then_refused(void **state) {
-    (void)state;
-    expect(RULE(.selector = "linear", .use = "e4m3 block=1x16"),
-           "r.lua:5: precision.rules[1].use.block: e4m3 does not go with it; e4m3 has one "
-           "current fp32 "
-           "scale a tensor: block = \"tensor\", no outer scale");
-    expect(RULE(.selector = "linear", .use = "nvfp4 block=tensor"),
-           "r.lua:5: precision.rules[1].use.block: nvfp4 does not go with it; nvfp4 has blocks "
-           "of {1, 16} "
-           "or {16, 16}, e4m3 scales and outer = \"tensor\"");
-    expect(RULE(.selector = "linear", .use = "nvfp4 outer=none"),
-           "r.lua:5: precision.rules[1].use.outer: nvfp4 does not go with it; nvfp4 has blocks "
-           "of {1, 16} "
-           "or {16, 16}, e4m3 scales and outer = \"tensor\"");
-    expect(RULE(.selector = "linear", .use = "bf16 rounding=stochastic"),
-           "r.lua:5: precision.rules[1].use.rounding: bf16 has no rounding; bf16 holds values "
-           "as they "
-           "are; take e4m3, e5m2 or nvfp4 to quantize");
-    expect(RULE(.selector = "linear", .use = "fp16 hadamard.size=16"),
-           "r.lua:5: precision.rules[1].use.hadamard: fp16 has no hadamard; fp16 holds values "
-           "as they "
-           "are; take e4m3, e5m2 or nvfp4 to quantize");
-}
-
 static void test_quantizer_when_merged_fields_clash_then_the_layer_is_named(void **state) {
     (void)state;
     const mpt_set words[] = {{"gradient", "rounding=stochastic"}};
     expect(RULE(.selector = "linear", .words = words, .n_words = 1),
            "r.lua:5: layers.0.attn.qkv.dgrad.dy.rounding: bf16 has no rounding; bf16 holds "
-           "values as they are; take e4m3, e5m2 or nvfp4 to quantize");
-}
-
-static void test_quantizer_when_no_kernel_has_the_format_then_unsupported(void **state) {
-    (void)state;
-    mpt_quantizer q;
-    mpt_ctx *ctx = mpt_test_ctx();
-    assert_true(mpt_quantizer_by_name("nvfp4", &q));
-    q.format = MPT_DTYPE_TF32;
-    q.name = "tf32";
-    assert_int_equal(mpt_quantizer_validate(ctx, &q, "use", MPT_NOWHERE), MPT_UNSUPPORTED);
-    assert_message(ctx,
-                   "use: no kernel quantizes to tf32; take fp32, bf16, fp16, e4m3, e5m2 or "
-                   "nvfp4");
-    mpt_ctx_destroy(ctx);
+           "values as they are; take e4m3, mxfp8 or nvfp4 to quantize");
 }
 
 static const struct CMUnitTest cases[] = {
@@ -236,8 +198,6 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_hadamard_when_on_one_operand_then_refused),
     cmocka_unit_test(test_hadamard_when_signs_differ_then_refused),
     cmocka_unit_test(test_hadamard_when_the_weight_is_square_then_refused),
-    cmocka_unit_test(test_quantizer_when_fields_do_not_go_together_then_refused),
     cmocka_unit_test(test_quantizer_when_merged_fields_clash_then_the_layer_is_named),
-    cmocka_unit_test(test_quantizer_when_no_kernel_has_the_format_then_unsupported),
 };
 MPT_TEST_MAIN(cases)

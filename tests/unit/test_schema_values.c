@@ -45,14 +45,14 @@ static void test_block_when_a_list_or_a_name_then_the_same(void **state) {
                   setter_set(&s, "quantizer", &use, "use", "block", setter_numbers(16, 16)));
     assert_int_equal(use.q.block_rows, 16);
     assert_int_equal(use.q.block_cols, 16);
-    assert_int_equal(use.set, 1);
+    assert_int_equal(use.set, 2); /* the second row */
     assert_mpt_ok(s.ctx,
                   setter_set(&s, "quantizer", &use, "use", "block", setter_text("tensor")));
     assert_int_equal(use.q.block_rows, 0);
     assert_int_equal(setter_set(&s, "quantizer", &use, "use", "block", setter_numbers(16, 17)),
                      MPT_INVALID);
-    assert_message(s.ctx, "nvfp4.lua:14: use.block: no block {16, 17}; it can be tensor, 1x16 "
-                          "or 16x16");
+    assert_message(s.ctx, "nvfp4.lua:14: use.block: no block {16, 17}; it can be tensor, row, "
+                          "1x16, 1x32, 1x128, 16x16, 32x32 or 128x128");
     assert_int_equal(setter_set(&s, "quantizer", &use, "use", "block", setter_numbers(0, 0)),
                      MPT_INVALID);
     setter_close(&s);
