@@ -54,7 +54,7 @@ static inline void any_scale(uint64_t *state, mpt_quantizer *q) {
 
 /* A narrow quantizer: every field drawn, and every combination allowed. */
 static inline mpt_quantizer any_quantizer(uint64_t *state) {
-    static const double headroom[] = {1, 1, 1, 0.75, 16.0 / 17.0};
+    static const double headroom[] = {1, 1, 1, 1, 0.75, 16.0 / 17.0, 0.0625, 16};
     mpt_quantizer q = {.name = "any", .format = any_narrow(state), .headroom = 1};
     any_scale(state, &q);
     q.nonfinite = (mpt_nonfinite)any_below(state, 2);
@@ -70,7 +70,6 @@ static inline mpt_quantizer any_quantizer(uint64_t *state) {
     if (any_below(state, 3) == 0) {
         q.hadamard.size = 2 << any_below(state, 7);
         q.hadamard.signs = (mpt_signs)any_below(state, 3);
-        q.source = MPT_SOURCE_ORIGINAL;
     }
     return q;
 }
@@ -152,7 +151,7 @@ static inline void any_buffer_free(any_buffer *b) {
 
 /* All outputs of one job. */
 typedef struct any_outputs {
-    any_buffer decoded, codes, scales, amax, factor, history, dequantized;
+    any_buffer decoded, codes, scales, amax, factor, history, dequantized, stands_for;
     mpt_quantize_counts counts;
 } any_outputs;
 
@@ -166,7 +165,8 @@ static inline any_outputs any_outputs_of(mpt_quantize_job *job, bool row_outer) 
                      .amax = any_buffer_of(levels),
                      .factor = any_buffer_of(levels),
                      .history = any_buffer_of(4),
-                     .dequantized = any_buffer_of((size_t)(s.rows * s.k_in) * 4)};
+                     .dequantized = any_buffer_of((size_t)(s.rows * s.k_in) * 4),
+                     .stands_for = any_buffer_of((size_t)(s.rows * s.k) * 4)};
     memset(o.history.data, 0, 4);
     job->decoded = (void *)o.decoded.data;
     job->decoded_k = s.k;
@@ -174,6 +174,7 @@ static inline any_outputs any_outputs_of(mpt_quantize_job *job, bool row_outer) 
     job->scales = o.scales.data;
     job->amax = (void *)o.amax.data;
     job->factor = (void *)o.factor.data;
+    job->stands_for = (void *)o.stands_for.data;
     if (job->q->scale.kind == MPT_SCALING_DELAYED)
         job->amax_history = (void *)o.history.data;
     return o;
@@ -191,25 +192,95 @@ static inline any_outputs any_run(void (*run)(const mpt_quantize_job *), mpt_qua
     return o;
 }
 
+enum { ANY_OUTPUTS = 8 };
+static inline any_buffer *any_output(any_outputs *o, size_t i) {
+    any_buffer *all[ANY_OUTPUTS] = {&o->decoded, &o->codes,   &o->scales,      &o->amax,
+                                    &o->factor,  &o->history, &o->dequantized, &o->stands_for};
+    return all[i];
+}
+
 static inline void any_free(any_outputs *o) {
-    any_buffer *all[] = {&o->decoded, &o->codes,   &o->scales,     &o->amax,
-                         &o->factor,  &o->history, &o->dequantized};
-    for (size_t i = 0; i < MPT_COUNT(all); i++)
-        any_buffer_free(all[i]);
+    for (size_t i = 0; i < ANY_OUTPUTS; i++)
+        any_buffer_free(any_output(o, i));
 }
 
 /* The name of the first output in which two runs differ, or NULL. */
-static inline const char *any_difference(const any_outputs *a, const any_outputs *b) {
-    static const char *const name[] = {"decoded", "codes",   "scales",     "amax",
-                                       "factor",  "history", "dequantized"};
-    const any_buffer *x[] = {&a->decoded, &a->codes,   &a->scales,     &a->amax,
-                             &a->factor,  &a->history, &a->dequantized};
-    const any_buffer *y[] = {&b->decoded, &b->codes,   &b->scales,     &b->amax,
-                             &b->factor,  &b->history, &b->dequantized};
-    for (size_t i = 0; i < MPT_COUNT(x); i++)
-        if (memcmp(x[i]->data, y[i]->data, x[i]->bytes) != 0)
+static inline const char *any_difference(any_outputs *a, any_outputs *b) {
+    static const char *const name[ANY_OUTPUTS] = {
+        "decoded", "codes", "scales", "amax", "factor", "history", "dequantized", "stands_for"};
+    for (size_t i = 0; i < ANY_OUTPUTS; i++) {
+        any_buffer *x = any_output(a, i), *y = any_output(b, i);
+        if (x->bytes != y->bytes || memcmp(x->data, y->data, x->bytes) != 0)
             return name[i];
+    }
     return NULL;
+}
+
+/* ---- random cases ---- */
+
+/* A quantizer, a matrix and a key, all of one seed. */
+typedef struct any_case {
+    uint64_t seed;
+    mpt_quantizer q;
+    mpt_quantize_job job; /* lacks q, scale and outputs: any_job() */
+    float *x;
+    size_t n;
+    int kind;     /* of case_fill */
+    float encode; /* delayed: the scale of earlier steps, or 0 */
+} any_case;
+
+/* From 1 x 1 to 257 x 511, small ones more often, and rarely both large. */
+static inline void any_extent(uint64_t *state, int64_t *rows, int64_t *cols) {
+    *rows = 1 + any_below(state, any_below(state, 4) ? 40 : 257);
+    *cols = 1 + any_below(state, *rows < 41 && any_below(state, 2) == 0 ? 511 : 60);
+}
+
+/* `finite` leaves out the kinds of input that hold NaN and Inf. */
+static inline any_case any_case_of(uint64_t seed, bool finite) {
+    uint64_t state = seed * 0x9E3779B97F4A7C15u + 1;
+    any_case c = {.seed = seed, .q = any_quantizer(&state)};
+    any_extent(&state, &c.job.rows, &c.job.cols);
+    c.n = (size_t)(c.job.rows * c.job.cols);
+    c.x = malloc(c.n * 4);
+    assert_non_null(c.x);
+    do
+        c.kind = (int)any_below(&state, CASE_KINDS);
+    while (finite && (c.kind == 3 || c.kind == 4));
+    case_fill(c.x, c.n, c.kind, state);
+    c.job.x = c.x;
+    c.job.column = any_below(&state, 2);
+    c.job.bf16 = any_below(&state, 3) == 0;
+    c.job.fp16 = !c.job.bf16 && any_below(&state, 5) == 0;
+    if (c.job.bf16)
+        mpt_ref_round_to(MPT_DTYPE_BF16, c.x, c.n);
+    for (size_t i = 0; finite && i < c.n; i++)
+        if (!mpt_is_finite(c.x[i]))
+            c.x[i] = 0x1.fep127f;
+    c.job.key = (mpt_random_key){state, any_below(&state, 1u << 31), case_random(&state),
+                                 (uint64_t)any_below(&state, 3) << 31};
+    mpt_random_signs(state, 0, 0, c.job.signs);
+    c.encode = any_below(&state, 2) ? 0.0f : 100.7f;
+    return c;
+}
+
+/* The job, whose pointers lead into the case. */
+static inline mpt_quantize_job any_job(const any_case *c) {
+    mpt_quantize_job job = c->job;
+    job.q = &c->q;
+    job.scale = c->q.scale.kind == MPT_SCALING_DELAYED ? &c->encode : NULL;
+    return job;
+}
+
+static inline void any_case_free(any_case *c) {
+    free(c->x);
+}
+
+/* Fails with everything that is needed to run the case again. */
+static inline void any_fail(const any_case *c, const char *what) {
+    char text[256];
+    fail_msg("%s: seed %d, %dx%d, column %d, bf16 %d, kind %d, %s", what, (int)c->seed,
+             (int)c->job.rows, (int)c->job.cols, c->job.column, c->job.bf16, c->kind,
+             any_text(&c->q, text, sizeof text));
 }
 
 #endif
