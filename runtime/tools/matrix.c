@@ -68,20 +68,40 @@ mpt_status mpt_tool_fit(mpt_ctx *ctx, const mpt_tool_format *format,
 
 enum { PIECE = 1 << 16 };
 
-void mpt_tool_load(const mpt_stored_tensor *tensor, float *x, float *out_amax) {
+/* Whether the kernels can read the mapped bytes; a file may leave them anywhere. */
+static bool lies_ready(const mpt_stored_tensor *tensor) {
+    uintptr_t at = (uintptr_t)tensor->data;
+    return (tensor->type == MPT_TENSOR_F32 && at % sizeof(float) == 0) ||
+           (tensor->type == MPT_TENSOR_BF16 && at % sizeof(uint16_t) == 0);
+}
+
+size_t mpt_tool_room(const mpt_stored_tensor *tensor) {
+    return lies_ready(tensor) ? 0 : mpt_size_mul((size_t)tensor->elements, sizeof(float));
+}
+
+mpt_tool_values mpt_tool_load(const mpt_stored_tensor *tensor, float *room) {
     int64_t n = tensor->elements, pieces = (n + PIECE - 1) / PIECE;
-    uint32_t most = 0;
-#pragma omp parallel for schedule(static) reduction(max : most) if (pieces > 1)
+    if (lies_ready(tensor) && tensor->type == MPT_TENSOR_F32)
+        return (mpt_tool_values){.x = tensor->data};
+    if (lies_ready(tensor))
+        return (mpt_tool_values){.bf16 = tensor->data};
+#pragma omp parallel for schedule(static) if (pieces > 1)
     for (int64_t p = 0; p < pieces; p++) {
         int64_t first = p * PIECE, end = first + PIECE < n ? first + PIECE : n;
-        mpt_stored_tensor_floats(tensor, first, end - first, x + first);
-        for (int64_t i = first; i < end; i++) {
-            uint32_t a = mpt_abs_bits(x[i]);
-            most = a < MPT_INF_BITS && a > most ? a : most;
-        }
+        mpt_stored_tensor_floats(tensor, first, end - first, room + first);
     }
-    if (out_amax)
-        *out_amax = mpt_bits_float(most);
+    return (mpt_tool_values){.x = room};
+}
+
+float mpt_tool_amax(const mpt_tool_values *values, int64_t n) {
+    const float *x = values->x;
+    uint32_t most = 0;
+#pragma omp parallel for schedule(static) reduction(max : most) if (n > PIECE)
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t a = x ? mpt_abs_bits(x[i]) : ((uint32_t)values->bf16[i] & 0x7FFFu) << 16;
+        most = a < MPT_INF_BITS && a > most ? a : most;
+    }
+    return mpt_bits_float(most);
 }
 
 /* ---- sizes ---- */

@@ -28,8 +28,20 @@ mpt_quantize_job mpt_tool_job(const mpt_quantizer *q, const mpt_stored_tensor *t
 mpt_status mpt_tool_fit(mpt_ctx *ctx, const mpt_tool_format *format,
                         const mpt_stored_tensor *tensor, bool column, mpt_quantizer *out);
 
-/* The values as float32, and their largest finite magnitude where it is asked for. */
-void mpt_tool_load(const mpt_stored_tensor *tensor, float *x, float *out_amax);
+/* The values, where they lie in the file or decoded: one of the two is NULL. */
+typedef struct mpt_tool_values {
+    const float *x;
+    const uint16_t *bf16;
+} mpt_tool_values;
+
+/* Bytes of room that decoding takes; 0 where the values can be read where they lie. */
+size_t mpt_tool_room(const mpt_stored_tensor *tensor);
+
+/* Decodes into `room`, which is mpt_tool_room() bytes. */
+mpt_tool_values mpt_tool_load(const mpt_stored_tensor *tensor, float *room);
+
+/* The largest finite magnitude. */
+float mpt_tool_amax(const mpt_tool_values *values, int64_t n);
 
 /* What one copy takes up. Codes have whole bytes a row; those of 6 bits a byte each, those of
  * 12 bits two bytes. */

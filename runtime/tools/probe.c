@@ -11,8 +11,9 @@
 typedef struct probing {
     mpt_probe p;
     const mpt_probe_options *options;
-    float *x, *scratch; /* for the largest matrix */
-    uint64_t bytes;     /* of all matrices */
+    float *room, *scratch;  /* for the largest matrix */
+    mpt_tool_values values; /* of the matrix at hand */
+    uint64_t bytes;         /* of all matrices */
 } probing;
 
 double mpt_probe_share(const mpt_probe_cell *cell, uint64_t n) {
@@ -72,7 +73,7 @@ static mpt_status allocate(probing *z) {
     size_t x = 1, scratch = 1; /* nothing of size 0 is asked for */
     for (int i = 0; i < z->p.n_lines; i++) {
         const mpt_stored_tensor *tensor = z->p.lines[i].tensor;
-        size_t bytes = mpt_size_mul((size_t)tensor->elements, sizeof(float));
+        size_t bytes = mpt_tool_room(tensor);
         x = bytes > x ? bytes : x;
         for (int f = 0; f < z->p.n_formats; f++) {
             mpt_quantize_job job = job_of(z, &z->p.formats[f].q, tensor);
@@ -80,9 +81,9 @@ static mpt_status allocate(probing *z) {
             scratch = bytes > scratch ? bytes : scratch;
         }
     }
-    z->x = mpt_alloc(z->p.ctx, x);
+    z->room = mpt_alloc(z->p.ctx, x);
     z->scratch = mpt_alloc(z->p.ctx, scratch);
-    return z->x && z->scratch ? MPT_OK : mpt_fail_memory(z->p.ctx, mpt_size_add(x, scratch));
+    return z->room && z->scratch ? MPT_OK : mpt_fail_memory(z->p.ctx, mpt_size_add(x, scratch));
 }
 
 static mpt_status measure(probing *z, mpt_probe_line *line, int f) {
@@ -90,7 +91,8 @@ static mpt_status measure(probing *z, mpt_probe_line *line, int f) {
     mpt_quantizer q;
     MPT_TRY(mpt_tool_fit(z->p.ctx, &z->p.formats[f], line->tensor, false, &q));
     mpt_quantize_job job = job_of(z, &q, line->tensor);
-    job.x = z->x;
+    job.x = z->values.x;
+    job.x_bf16 = z->values.bf16;
     job.scratch = z->scratch;
     job.counts = &cell->counts;
     mpt_quantize_operand(&job);
@@ -115,7 +117,8 @@ static mpt_status measure_all(probing *z) {
     for (int i = 0; i < z->p.n_lines; i++) {
         mpt_probe_line *line = &z->p.lines[i];
         MPT_TRY(report(z, line->tensor->name, done));
-        mpt_tool_load(line->tensor, z->x, &line->amax);
+        z->values = mpt_tool_load(line->tensor, z->room);
+        line->amax = mpt_tool_amax(&z->values, line->tensor->elements);
         for (int f = 0; f < z->p.n_formats; f++)
             MPT_TRY(measure(z, line, f));
         done += line->tensor->bytes;
@@ -168,7 +171,7 @@ mpt_status mpt_tool_probe(mpt_ctx *ctx, const mpt_tool_format *formats, int n_fo
     mpt_status status = run_stages(z, weights, out);
     mpt_tool_set_threads(before);
     mpt_safetensors_close(z->p.file);
-    mpt_free(ctx, z->x);
+    mpt_free(ctx, z->room);
     mpt_free(ctx, z->scratch);
     mpt_arena_deinit(&z->p.arena);
     mpt_free(ctx, z);

@@ -31,7 +31,7 @@ typedef struct quantizing {
     int n_items;
     mpt_tensor_spec *specs;
     int n_specs;
-    float *x, *scratch, *row_scratch, *factor; /* for the largest tensor */
+    float *room, *scratch, *row_scratch, *factor; /* for the largest tensor */
     mpt_quantize_counts counts;
     mpt_quantize_summary summary;
 } quantizing;
@@ -175,7 +175,7 @@ static mpt_status allocate(quantizing *z) {
     for (int i = 0; i < z->n_items; i++) {
         const item *it = &z->items[i];
         mpt_quantize_job job = mpt_tool_job(&it->q, it->tensor, &z->key), row = row_job(z, it);
-        x = largest(x, mpt_size_mul((size_t)it->tensor->elements, sizeof(float)));
+        x = largest(x, mpt_tool_room(it->tensor));
         factor = largest(factor, (size_t)it->layout.rows * sizeof(float));
         if (goes_through_rows(it, &z->key)) {
             rows = largest(rows, mpt_quantize_scratch(&row));
@@ -184,11 +184,11 @@ static mpt_status allocate(quantizing *z) {
             scratch = largest(scratch, mpt_quantize_scratch(&job));
         }
     }
-    z->x = mpt_alloc(z->ctx, x);
+    z->room = mpt_alloc(z->ctx, x);
     z->scratch = mpt_alloc(z->ctx, scratch);
     z->row_scratch = mpt_alloc(z->ctx, rows);
     z->factor = mpt_alloc(z->ctx, 2 * factor); /* and an amax that the file does not hold */
-    if (z->x && z->scratch && z->row_scratch && z->factor)
+    if (z->room && z->scratch && z->row_scratch && z->factor)
         return MPT_OK;
     return mpt_fail_memory(z->ctx, mpt_size_add(mpt_size_add(x, scratch), rows));
 }
@@ -197,7 +197,8 @@ static void run(const quantizing *z, const item *it, const mpt_quantize_job *job
     bool ref = z->options->device == MPT_DEVICE_REF;
     if (goes_through_rows(it, &z->key)) {
         mpt_quantize_job row = row_job(z, it);
-        row.x = z->x;
+        row.x = job->x;
+        row.x_bf16 = job->x_bf16;
         row.scratch = z->row_scratch;
         (ref ? mpt_ref_quantize_both : mpt_quantize_both)(&row, job);
     } else {
@@ -213,8 +214,9 @@ static void quantize_one(quantizing *z, const item *it) {
     mpt_quantize_counts counts = {.elements = 0};
     mpt_quantize_job job = mpt_tool_job(&it->q, it->tensor, &z->key);
     float *dequantized = data_of(z, it->dequantized), *amax = data_of(z, it->amax);
-    mpt_tool_load(it->tensor, z->x, NULL);
-    job.x = z->x;
+    mpt_tool_values values = mpt_tool_load(it->tensor, z->room);
+    job.x = values.x;
+    job.x_bf16 = values.bf16;
     job.scratch = z->scratch;
     job.codes = data_of(z, it->codes);
     job.scales = data_of(z, it->scales);
@@ -281,7 +283,7 @@ mpt_status mpt_tool_quantize(mpt_ctx *ctx, const mpt_tool_format *format, const 
         *out_summary = z.summary;
     mpt_safetensors_abandon(z.writer);
     mpt_safetensors_close(z.in);
-    mpt_free(ctx, z.x);
+    mpt_free(ctx, z.room);
     mpt_free(ctx, z.scratch);
     mpt_free(ctx, z.row_scratch);
     mpt_free(ctx, z.factor);

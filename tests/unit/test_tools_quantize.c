@@ -201,6 +201,68 @@ static void test_quantize_when_two_tensors_are_alike_then_their_random_bits_diff
     rig_end(&r);
 }
 
+/* The format lets a header be of any length, and the values behind it lie anywhere. */
+static void test_quantize_when_values_lie_unaligned_then_the_bytes_are_the_same(void **s) {
+    (void)s;
+    static const char header[] = "{\"w\":{\"dtype\":\"BF16\",\"shape\":[4,20],\"data_offsets\":"
+                                 "[0,160]},\"x\":{\"dtype\":\"F32\",\"shape\":[10],"
+                                 "\"data_offsets\":[160,200]}}        ";
+    rig r = rig_make();
+    mpt_quantize_options o = options_of(false, MPT_DEVICE_AUTO, 1);
+    file_bytes first = {NULL, 0};
+    for (size_t cut = 0; cut < 4; cut++) {
+        char shorter[sizeof header] = "";
+        memcpy(shorter, header, sizeof header - 1 - cut);
+        header_write(r.folder.file, shorter, 200);
+        quantize(&r, format("nvfp4"), &o);
+        file_bytes got = bytes_read(r.out);
+        if (cut == 0) {
+            first = got;
+            continue;
+        }
+        assert_int_equal(got.size, first.size);
+        assert_memory_equal(got.data, first.data, first.size);
+        bytes_free(&got);
+    }
+    bytes_free(&first);
+    rig_end(&r);
+}
+
+/* source = "dequantized": the transpose is made from what the row copy stands for. */
+static void test_quantize_when_the_source_is_dequantized_then_rows_come_first(void **s) {
+    (void)s;
+    enum { ROWS = 32, COLS = 48 };
+    static const mpt_tensor_spec spec = {
+        .name = "w", .type = MPT_TENSOR_F32, .rank = 2, .dims = {ROWS, COLS}};
+    static float scratch[4 * ROWS * COLS];
+    static uint8_t codes[ROWS * COLS], scales[ROWS * COLS];
+    float amax, factor;
+    rig r = rig_make();
+    mpt_tool_format f = *format("nvfp4");
+    mpt_quantize_options o = options_of(true, MPT_DEVICE_AUTO, 1);
+    f.q.source = MPT_SOURCE_DEQUANTIZED;
+    checkpoint_write(r.ctx, r.folder.file, &spec, 1, NULL);
+    quantize(&r, &f, &o);
+    mpt_safetensors *in = open_file(r.ctx, r.folder.file), *out = open_file(r.ctx, r.out);
+    mpt_quantize_job row = {
+        .q = &f.q, .x = mpt_safetensors_find(in, "w")->data, .rows = ROWS, .cols = COLS};
+    mpt_quantize_job column = row;
+    column.column = true;
+    column.codes = codes;
+    column.scales = scales;
+    column.amax = &amax;
+    column.factor = &factor;
+    column.scratch = scratch;
+    assert_true(mpt_quantize_both_scratch(&row, &column) <= sizeof scratch);
+    mpt_ref_quantize_both(&row, &column);
+    same(out, "w", ".codes", codes);
+    same(out, "w", ".scales", scales);
+    same(out, "w", ".amax", &amax);
+    mpt_safetensors_close(in);
+    mpt_safetensors_close(out);
+    rig_end(&r);
+}
+
 /* ---- what is written ---- */
 
 static mpt_safetensors *result(const rig *r, const char *name, bool columnwise) {
@@ -395,6 +457,8 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_quantize_when_any_format_is_taken_then_the_bytes_are_the_definitions),
     cmocka_unit_test(test_quantize_when_device_or_threads_differ_then_the_file_is_the_same),
     cmocka_unit_test(test_quantize_when_two_tensors_are_alike_then_their_random_bits_differ),
+    cmocka_unit_test(test_quantize_when_values_lie_unaligned_then_the_bytes_are_the_same),
+    cmocka_unit_test(test_quantize_when_the_source_is_dequantized_then_rows_come_first),
     cmocka_unit_test(test_quantize_when_blocks_are_scaled_then_shapes_are_of_blocks),
     cmocka_unit_test(test_quantize_when_scales_differ_then_their_types_and_amaxes_do),
     cmocka_unit_test(test_quantize_when_a_rotation_pads_then_only_the_codes_are_wider),
