@@ -21,11 +21,12 @@ typedef struct bench_row {
     mpt_rounding rounding;
     mpt_scale_rule_kind rule; /* NEAREST: the preset's */
     int32_t hadamard;
-    bool square;  /* blocks of 16 x 16 */
-    bool fixed;   /* scale = static(1) */
-    bool column;  /* the column copy */
-    bool both;    /* the row copy without what is said here, and the column copy with it */
-    bool bf16_in; /* reads a BF16 matrix */
+    int32_t square; /* blocks of so many rows and columns; 0: the preset's */
+    bool by_row;    /* outer = "row" */
+    bool fixed;     /* scale = static(1) */
+    bool column;    /* the column copy */
+    bool both;      /* the row copy without what is said here, and the column copy with it */
+    bool bf16_in;   /* reads a BF16 matrix */
 } bench_row;
 
 #define SR .rounding = MPT_ROUNDING_STOCHASTIC
@@ -38,7 +39,8 @@ static const bench_row rows[] = {
     {.name = "e5m2", .preset = "e5m2"},
     {.name = "nvfp4", .preset = "nvfp4"},
     {.name = "nvfp4_sr", .preset = "nvfp4", SR},
-    {.name = "nvfp4_2d", .preset = "nvfp4", .square = true},
+    {.name = "nvfp4_2d", .preset = "nvfp4", .square = 16},
+    {.name = "nvfp4_row", .preset = "nvfp4", .by_row = true},
     {.name = "nvfp4_4over6", .preset = "nvfp4", .rule = MPT_RULE_FOUR_OVER_SIX},
     {.name = "nvfp4_rht", .preset = "nvfp4", .hadamard = 16, .column = true},
     {.name = "nvfp4_rht_sr", .preset = "nvfp4", SR, .hadamard = 16, .column = true},
@@ -56,6 +58,18 @@ static const bench_row rows[] = {
      .hadamard = 16,
      .both = true,
      .bf16_in = true},
+    {.name = "mxfp8", .preset = "mxfp8"},
+    {.name = "mxfp8_2d", .preset = "mxfp8", .square = 32},
+    {.name = "mxfp8_bf16_in", .preset = "mxfp8", .bf16_in = true},
+    {.name = "mxfp6", .preset = "mxfp6"},
+    {.name = "mxfp4", .preset = "mxfp4"},
+    {.name = "fp8_block", .preset = "fp8_block"},
+    {.name = "fp8_block_2d", .preset = "fp8_block", .square = 128},
+    {.name = "e5m6", .preset = "e5m6"},
+    {.name = "e3m2", .preset = "e3m2"},
+    {.name = "e2m3", .preset = "e2m3"},
+    {.name = "e2m1", .preset = "e2m1"},
+    {.name = "int8", .preset = "int8"},
 };
 #undef SR
 enum {
@@ -148,7 +162,9 @@ static mpt_status make_quantizer(mpt_ctx *ctx, const bench_row *row, bool plain,
     if (row->rule != MPT_RULE_NEAREST)
         q->scale_rule = (mpt_scale_rule){row->rule, MPT_ERROR_MAE, 256};
     if (row->square)
-        q->block_rows = q->block_cols = 16;
+        q->block_rows = q->block_cols = row->square;
+    if (row->by_row)
+        q->outer = MPT_OUTER_ROW;
     if (row->fixed)
         q->scale = (mpt_scale_source){.kind = MPT_SCALING_STATIC, .value = 1};
     return MPT_OK;

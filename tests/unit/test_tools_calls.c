@@ -135,7 +135,7 @@ static void test_bench_when_json_then_every_line_has_rates(void **s) {
     mpt_str_init(&text, ctx);
     assert_mpt_ok(ctx, mpt_bench_quantizers(ctx, &o, keep, &text));
     json_t *list = json_loads(text.data, 0, NULL);
-    assert_in_range(json_array_size(list), 15, 60);
+    assert_in_range(json_array_size(list), 25, 60);
     for (size_t i = 0; i < json_array_size(list); i++) {
         json_t *line = json_array_get(list, i);
         assert_true(json_is_string(json_object_get(line, "name")));
