@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "io/safetensors.h"
 #include "mpt_test.h"
 
 /* A folder of its own, and the usual name in it. */
@@ -96,6 +97,17 @@ static inline void header_write(const char *path, const char *header, size_t dat
         all[8 + n + i] = (unsigned char)i;
     bytes_write(path, all, 8 + n + data_bytes);
     free(all);
+}
+
+static const mpt_tensor_spec one_float = {
+    .name = "x", .type = MPT_TENSOR_F32, .rank = 1, .dims = {1}};
+
+/* Writes a file of one float. */
+static inline mpt_status write_float(mpt_ctx *ctx, const char *path, float value) {
+    mpt_safetensors_writer *w;
+    MPT_TRY(mpt_safetensors_create(ctx, path, &one_float, 1, NULL, &w));
+    memcpy(mpt_safetensors_data(w, 0), &value, sizeof value);
+    return mpt_safetensors_commit(w);
 }
 
 #endif

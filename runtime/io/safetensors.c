@@ -114,6 +114,8 @@ mpt_status mpt_safetensors_open(mpt_ctx *ctx, const char *path, mpt_safetensors 
         status = open_index(file, path);
     else
         status = open_single(file, path);
+    if (status == MPT_NOT_FOUND && !*ctx->error.hint)
+        mpt_hint(ctx, "name a safetensors file, an index of shards, or the folder of a model");
     if (status == MPT_OK)
         *out = file;
     else

@@ -108,7 +108,8 @@ void *mpt_safetensors_data(mpt_safetensors_writer *writer, int index);
 
 /* Makes the file durable and gives it its name: from then on it is whole. The writer is gone
  * either way; where it fails, so is the temporary file, and what had the name before is there.
- * A link is followed: the file that it leads to is replaced. */
+ * A link is followed: the file that it leads to is replaced. (Should the last step fail, the
+ * sync of the folder, then the new file is there, and the message says so.) */
 mpt_status mpt_safetensors_commit(mpt_safetensors_writer *writer);
 
 /* Drops the temporary file. Takes NULL. */

@@ -83,12 +83,25 @@ static mpt_status open_weight_map(mpt_safetensors *file, const char *path, json_
     return open_shards(file, path, names, n);
 }
 
+/* A list of names: larger than the largest header it is no such list. */
+static mpt_status parse_index(mpt_ctx *ctx, const char *path, const mpt_file_map *map,
+                              json_t **out) {
+    if (map->size > MPT_SAFETENSORS_HEADER_MAX) {
+        MPT_FAIL(ctx, MPT_DATA, MPT_NOWHERE,
+                 "%s: has %zu bytes, and an index of shards at most %d", path, map->size,
+                 MPT_SAFETENSORS_HEADER_MAX);
+        mpt_hint(ctx, "name a safetensors file, an index of shards, or the folder of a model");
+        return MPT_DATA;
+    }
+    const char *text = map->data ? (const char *)map->data : "";
+    return mpt_safetensors_json(ctx, path, text, map->size, 0, out);
+}
+
 mpt_status mpt_safetensors_read_index(mpt_safetensors *file, const char *path, json_t **out) {
     mpt_file_map map;
     *out = NULL;
     MPT_TRY(mpt_file_map_open(file->ctx, MPT_NOWHERE, path, &map));
-    mpt_status status = mpt_safetensors_json(
-        file->ctx, path, map.data ? (const char *)map.data : "", map.size, 0, out);
+    mpt_status status = parse_index(file->ctx, path, &map, out);
     mpt_file_map_close(&map);
     return status == MPT_OK ? open_weight_map(file, path, *out) : status;
 }

@@ -62,11 +62,21 @@ static void read_doubles(const unsigned char *p, int64_t n, float *out) {
     }
 }
 
-static void read_halves(const unsigned char *p, int64_t n, mpt_dtype dtype, float *out) {
+static void read_halves(const unsigned char *p, int64_t n, float *out) {
     for (int64_t i = 0; i < n; i++) {
         uint16_t code;
         memcpy(&code, p + (size_t)i * sizeof code, sizeof code);
-        out[i] = mpt_decode(dtype, code);
+        out[i] = mpt_decode(MPT_DTYPE_FP16, code);
+    }
+}
+
+/* BF16 is the upper half of a float32. Most checkpoints are of it, so this is kept to a shift.
+ */
+static void read_bf16(const unsigned char *p, int64_t n, float *out) {
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t code;
+        memcpy(&code, p + (size_t)i * sizeof code, sizeof code);
+        out[i] = mpt_bits_float((uint32_t)code << 16);
     }
 }
 
@@ -90,10 +100,10 @@ bool mpt_stored_tensor_floats(const mpt_stored_tensor *tensor, int64_t first, in
         memcpy(out, p, (size_t)n * sizeof *out);
         return true;
     case MPT_TENSOR_F16:
-        read_halves(p, n, MPT_DTYPE_FP16, out);
+        read_halves(p, n, out);
         return true;
     case MPT_TENSOR_BF16:
-        read_halves(p, n, MPT_DTYPE_BF16, out);
+        read_bf16(p, n, out);
         return true;
     case MPT_TENSOR_F8_E4M3:
         read_bytes(p, n, MPT_DTYPE_E4M3, out);

@@ -157,20 +157,23 @@ void *mpt_safetensors_data(mpt_safetensors_writer *writer, int index) {
     return writer->map + writer->layout.offsets[index];
 }
 
-static mpt_status fail_commit(const mpt_safetensors_writer *w) {
-    return mpt_file_fail(w->ctx, MPT_NOWHERE, w->path, errno);
+static mpt_status fail_commit(const mpt_safetensors_writer *w, const char *hint) {
+    mpt_status status = mpt_file_fail(w->ctx, MPT_NOWHERE, w->path, errno);
+    mpt_hint(w->ctx, "%s", hint);
+    return status;
 }
 
 /* From the rename on there is no temporary file. A folder that cannot be synced as such (EINVAL
  * on some network file systems) is as durable as it gets. */
 static mpt_status publish(mpt_safetensors_writer *w) {
+    static const char unchanged[] = "what had this name before is unchanged";
     if (msync(w->map, w->layout.size, MS_SYNC) != 0 || fsync(w->fd) != 0)
-        return fail_commit(w);
+        return fail_commit(w, unchanged);
     if (rename(w->temporary, w->path) != 0)
-        return fail_commit(w);
+        return fail_commit(w, unchanged);
     w->temporary = NULL;
     if (w->folder_fd >= 0 && fsync(w->folder_fd) != 0 && errno != EINVAL)
-        return fail_commit(w);
+        return fail_commit(w, "the file is whole, but its folder could not be synced");
     return MPT_OK;
 }
 

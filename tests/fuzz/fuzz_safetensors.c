@@ -131,7 +131,7 @@ static void check_path(const char *path) {
     } else {
         PROMISE(status == MPT_DATA || status == MPT_UNSUPPORTED || status == MPT_NOT_FOUND);
         PROMISE(!file && strncmp(mpt_ctx_error(ctx)->text, folder, strlen(folder)) == 0);
-        PROMISE(*mpt_ctx_error(ctx)->hint || status == MPT_NOT_FOUND);
+        PROMISE(*mpt_ctx_error(ctx)->hint);
     }
     PROMISE(mpt_ctx_memory(ctx).live_bytes == 0);
     mpt_ctx_destroy(ctx);

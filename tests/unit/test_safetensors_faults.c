@@ -337,7 +337,9 @@ test_open_when_there_is_no_file_to_map_then_the_system_s_word_is_passed_on(void 
     (void)s;
     mpt_ctx *ctx = mpt_test_ctx();
     folder f = folder_make();
-    assert_string_equal(refuse(ctx, &f, MPT_NOT_FOUND), ": No such file or directory");
+    assert_string_equal(refuse(ctx, &f, MPT_NOT_FOUND),
+                        ": No such file or directory; name a safetensors file, an index of "
+                        "shards, or the folder of a model");
     assert_int_equal(symlink("model.safetensors", f.file), 0);
     assert_string_equal(refuse(ctx, &f, MPT_IO), ": Too many levels of symbolic links");
     folder_clear(&f);

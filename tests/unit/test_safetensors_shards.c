@@ -139,6 +139,20 @@ static void test_open_when_an_index_is_no_index_then_refused(void **s) {
     folder_remove(&f);
 }
 
+/* Sparse, so that the test is quick; the size alone refuses it. */
+static void test_open_when_an_index_is_longer_than_any_header_then_refused(void **s) {
+    (void)s;
+    folder f = folder_make();
+    char path[256];
+    write_index(&f, "{");
+    snprintf(path, sizeof path, "%s/model.safetensors.index.json", f.path);
+    assert_int_equal(truncate(path, 100000001), 0);
+    refuse(&f, MPT_DATA,
+           "/model.safetensors.index.json: has 100000001 bytes, and an index of shards at most "
+           "100000000; name a safetensors file, an index of shards, or the folder of a model");
+    folder_remove(&f);
+}
+
 static void test_open_when_a_shard_lies_outside_of_the_folder_then_refused(void **s) {
     (void)s;
     static const char *const names[] = {
@@ -222,6 +236,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_open_when_a_folder_holds_one_file_then_it_is_read),
     cmocka_unit_test(test_open_when_a_folder_does_not_say_which_model_then_refused),
     cmocka_unit_test(test_open_when_an_index_is_no_index_then_refused),
+    cmocka_unit_test(test_open_when_an_index_is_longer_than_any_header_then_refused),
     cmocka_unit_test(test_open_when_a_shard_lies_outside_of_the_folder_then_refused),
     cmocka_unit_test(test_open_when_shards_and_index_differ_then_the_tensor_is_named),
     cmocka_unit_test(test_open_when_a_tensor_stands_in_two_shards_then_refused),
