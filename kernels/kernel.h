@@ -5,10 +5,11 @@
  * definition of the op's numbers.
  *
  * The contract of every kernel: outputs that are parameter gradients (MPT_VALUE_GRAD) are added
- * to, all others are written whole; inputs are only read; float data is float32 (mpt_real in
- * ref, which tests also compile as double); results are rounded to the output's dtype by the
- * executor after the kernel, except for quantize, cast and the optimizer, which round
- * themselves. No kernel allocates, prints or fails: whatever can be wrong is refused by infer.
+ * to, all others are written whole; inputs are only read, except moments and amax histories,
+ * which their ops bring up to date; float data is float32 (mpt_real in ref, which tests also
+ * compile as double); results are rounded to the output's dtype by the executor after the
+ * kernel, except for quantize, cast and the optimizer, which round themselves. No kernel
+ * allocates, prints or fails: whatever can be wrong is refused by infer.
  */
 #ifndef MPT_KERNELS_KERNEL_H
 #define MPT_KERNELS_KERNEL_H

@@ -88,7 +88,8 @@ void mpt_quantize_node(const mpt_kernel_args *args, const mpt_quantize_backend *
     row.counts = a->has_row && args->env->counts ? &counts[0] : NULL;
     col.counts = a->has_col && args->env->counts ? &counts[1] : NULL;
     if (a->has_row && a->has_col) {
-        col.scratch += scratch_of(backend, &row) / sizeof *col.scratch;
+        size_t own = scratch_of(backend, &row) / sizeof *col.scratch;
+        col.scratch = own > 0 ? row.scratch + own : col.scratch;
         backend->both(&row, &col);
     } else {
         backend->one(a->has_row ? &row : &col);

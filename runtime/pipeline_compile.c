@@ -162,6 +162,7 @@ static mpt_status compile_phase(const compiling *c, mpt_program *program, int ph
     program->phases[phase] = made; /* owned from here: what fails later frees it */
     program->n_phases = phase + 1;
     made->policies = policies;
+    made->seed = train->seed;
     return schedule(c, made);
 }
 

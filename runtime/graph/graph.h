@@ -157,6 +157,7 @@ typedef struct mpt_node {
  * what has a scale and a history of its own. Stage 5 makes them. */
 typedef struct mpt_graph_operand {
     const char *name; /* "layers.3.mixer.up_proj.fprop.x": the layer and slot that own it */
+    mpt_quantizer q;
     mpt_value_id scale, history; /* -1 where scaling is not delayed */
 } mpt_graph_operand;
 

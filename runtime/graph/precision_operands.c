@@ -18,7 +18,7 @@ mpt_status mpt_precision_add_operand(mpt_graph *graph, const mpt_copy_side *side
     if (!grown)
         return MPT_OUT_OF_MEMORY;
     graph->operands = grown;
-    mpt_graph_operand operand = {.scale = -1, .history = -1};
+    mpt_graph_operand operand = {.q = side->q, .scale = -1, .history = -1};
     operand.name = mpt_arena_printf(&graph->arena, "%s.%s", graph->layers[side->layer].path,
                                     mpt_slot_name(side->slot));
     if (!operand.name)

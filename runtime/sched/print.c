@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/table.h"
+#include "kernels/quantize.h"
 
 mpt_where mpt_schedule_where(const mpt_phase_program *program, const mpt_node *node) {
     unsigned flags = mpt_op_get(node->op)->flags;
@@ -49,10 +50,11 @@ static const mpt_value *value_at(const mpt_graph *graph, mpt_value_id v) {
 }
 
 /* A GEMM is described by its two operands, since bias and factors come with them; a step of
- * the optimizer by the tensor it is about. */
+ * the optimizer and a quantize node by the tensor they are about. */
 static int n_operands(const mpt_node *node) {
     unsigned flags = mpt_op_get(node->op)->flags;
-    return flags & MPT_OP_MATMUL ? 2 : flags & MPT_OP_UPDATE ? 1 : node->n_in;
+    bool one = flags & MPT_OP_UPDATE || node->op == MPT_OP_quantize;
+    return flags & MPT_OP_MATMUL ? 2 : one ? 1 : node->n_in;
 }
 
 /* What a value's numbers are: the recipe's word for quantized data, else the format. */
@@ -65,9 +67,31 @@ static const char *format_name(const mpt_graph *graph, mpt_value_id v) {
     return q->name ? q->name : mpt_dtype_name(q->format);
 }
 
+/* One copy of a quantize node; random signs that are drawn once stand with it, the first
+ * element in the lowest bit of the last word. */
+static void add_copy(cell *c, const mpt_phase_program *program, const mpt_node *node,
+                     bool column) {
+    const mpt_attrs *a = &node->attrs;
+    const mpt_quantizer *q = column ? &a->col : &a->row;
+    mpt_random_key key = {.seed = program->seed};
+    uint32_t signs[4];
+    add_quantizer(c, q);
+    if (q->hadamard.size == 0 || q->hadamard.signs != MPT_SIGNS_RANDOM ||
+        q->hadamard.redraw != MPT_REDRAW_NEVER)
+        return;
+    mpt_hadamard_signs(&q->hadamard, &key, column ? a->col_scope : a->row_scope, signs);
+    add(c, " 0x");
+    for (int word = (q->hadamard.size - 1) / 32; word >= 0; word--) {
+        int bits = q->hadamard.size - 32 * word;
+        uint32_t mask = bits < 32 ? (1u << bits) - 1 : 0xFFFFFFFFu;
+        add(c, "%0*" PRIx32, bits < 32 ? (bits + 3) / 4 : 8, signs[word] & mask);
+    }
+}
+
 /* Formats of what goes in and what comes out:
  * "bf16 e4m3 -> bf16"; for a quantize node the quantizers of both copies. */
-static void describe_formats(cell *c, const mpt_graph *graph, const mpt_node *node) {
+static void describe_formats(cell *c, const mpt_phase_program *program, const mpt_node *node) {
+    const mpt_graph *graph = program->graph;
     const mpt_attrs *a = &node->attrs;
     for (int i = 0; i < n_operands(node); i++) {
         if (node->in[i] >= 0)
@@ -77,10 +101,10 @@ static void describe_formats(cell *c, const mpt_graph *graph, const mpt_node *no
     if (node->op == MPT_OP_quantize) {
         add(c, " ");
         if (a->has_row)
-            add_quantizer(c, &a->row);
+            add_copy(c, program, node, false);
         add(c, "%s", a->has_row && a->has_col ? " | " : "");
         if (a->has_col)
-            add_quantizer(c, &a->col);
+            add_copy(c, program, node, true);
         if (a->has_col)
             add(c, " transposed");
         return;
@@ -139,7 +163,7 @@ void mpt_schedule_print(const mpt_phase_program *program, mpt_str *out) {
     for (int s = 0; s < program->n_steps; s++) {
         const mpt_node *node = &graph->nodes[program->steps[s].node];
         cell formats = {.len = 0}, shapes = {.len = 0}, where = {.len = 0};
-        describe_formats(&formats, graph, node);
+        describe_formats(&formats, program, node);
         describe_shapes(&shapes, graph, node);
         describe_where(&where, program, node);
         mpt_table_cell(&table, "%d", s);

@@ -60,6 +60,7 @@ typedef struct mpt_phase_program {
     size_t bytes[MPT_MEMORY_CLASS_COUNT];
     char schedule_hash[17];
     int n_threads; /* that scratch was sized for: the executor uses no more */
+    uint64_t seed; /* of the run: what random signs are drawn under, for the schedule's text */
     int n_refusals, cap_refusals;
     mpt_refusal *refusals;             /* in the order of nodes */
     const struct mpt_backend *backend; /* whose memory it runs in; NULL is the host's */

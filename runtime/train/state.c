@@ -206,23 +206,26 @@ void mpt_state_bind(mpt_state *state, const mpt_graph *graph, mpt_executor *exec
     }
 }
 
-/* Entries of the window that an operand of this name has in a graph; 0 where it has none. */
-static int64_t window_of(const mpt_graph *graph, const char *name) {
+/* The operand of this name whose scaling is delayed, or NULL. */
+static const mpt_graph_operand *find_operand(const mpt_graph *graph, const char *name) {
     for (int i = 0; i < graph->n_operands; i++)
         if (graph->operands[i].scale >= 0 && strcmp(graph->operands[i].name, name) == 0)
-            return graph->values[graph->operands[i].history].dims[0];
-    return 0;
+            return &graph->operands[i];
+    return NULL;
 }
 
 void mpt_state_switch(mpt_state *state, const mpt_graph *from, const mpt_graph *to) {
     for (int i = 0; i < state->n_scales; i++) {
         mpt_scale_state *scale = &state->scales[i];
-        int64_t before = window_of(from, scale->name);
-        if (window_of(to, scale->name) == 0)
+        const mpt_graph_operand *before = find_operand(from, scale->name);
+        const mpt_graph_operand *now = find_operand(to, scale->name);
+        if (!now)
             continue;
-        if (before == 0)
+        if (!before ||
+            mpt_quantizer_delayed_max(&before->q) != mpt_quantizer_delayed_max(&now->q))
             *scale->scale = 0;
-        for (int64_t k = before; k < scale->history; k++)
+        int64_t kept = before ? from->values[before->history].dims[0] : 0;
+        for (int64_t k = kept; k < scale->history; k++)
             scale->amax_history[k] = 0;
     }
 }

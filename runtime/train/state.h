@@ -51,7 +51,8 @@ void mpt_init_fill(const mpt_init *init, const char *name, uint64_t seed, int n_
 void mpt_state_bind(mpt_state *state, const mpt_graph *graph, mpt_executor *executor);
 
 /* From one phase to another: operands that the phase before did not scale by their history
- * start anew, and so do entries that its window did not have. */
+ * start anew, and so do entries that its window did not have. A scale that was made for another
+ * largest value (of another format or margin) is dropped, but its history stays. */
 void mpt_state_switch(mpt_state *state, const mpt_graph *from, const mpt_graph *to);
 
 #endif

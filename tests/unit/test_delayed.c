@@ -348,6 +348,26 @@ static void test_phase_when_one_between_has_no_history_then_it_starts_anew(void 
     rig_deinit(&r);
 }
 
+/* A scale for E5M2 would saturate E4M3, so the first step there takes the current one. */
+static void test_phase_when_the_format_changes_then_the_history_stays_alone(void **s) {
+    (void)s;
+    rig r;
+    plan p = {{delayed(4), delayed(4)}};
+    p.x[0].format = MPT_DTYPE_E5M2;
+    rig_options o = options_for(&p);
+    mpt_operand_view view;
+    o.switch_at = 1;
+    rig_init(&r, &o);
+    step_with(&r, 64, 64);
+    assert_true(x_scale(&r).scale == 57344.0f / 64.0f);
+    mpt_trainer_count_next(r.trainer);
+    step_with(&r, 32, 32);
+    assert_true(mpt_trainer_operand(r.trainer, 0, &view));
+    assert_int_equal(view.overflow, 0);
+    assert_true(x_scale(&r).scale == 448.0f / 64.0f);
+    rig_deinit(&r);
+}
+
 /* A shorter window takes the first entries; what a longer one after it adds is empty. */
 static void test_phase_when_windows_differ_then_only_the_shared_entries_are_kept(void **s) {
     (void)s;
@@ -381,6 +401,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_state_when_nothing_is_delayed_then_there_is_none),
     cmocka_unit_test(test_phase_when_p43_it_enters_delayed_scaling_then_nothing_saturates),
     cmocka_unit_test(test_phase_when_one_between_has_no_history_then_it_starts_anew),
+    cmocka_unit_test(test_phase_when_the_format_changes_then_the_history_stays_alone),
     cmocka_unit_test(test_phase_when_windows_differ_then_only_the_shared_entries_are_kept),
 };
 
