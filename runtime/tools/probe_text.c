@@ -30,7 +30,7 @@ static figure decibels(double db) {
     figure f;
     if (isnan(db))
         snprintf(f.text, sizeof f.text, "-"); /* no signal */
-    else if (isinf(db))
+    else if (isinf(db) && db > 0)
         snprintf(f.text, sizeof f.text, "exact");
     else
         snprintf(f.text, sizeof f.text, "%.1f", db);
