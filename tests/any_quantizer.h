@@ -56,6 +56,7 @@ static inline void any_scale(uint64_t *state, mpt_quantizer *q) {
 static inline mpt_quantizer any_quantizer(uint64_t *state) {
     static const double headroom[] = {1, 1, 1, 1, 0.75, 16.0 / 17.0, 0.0625, 16};
     mpt_quantizer q = {.name = "any", .format = any_narrow(state), .headroom = 1};
+    q.hadamard.seed = -1;
     any_scale(state, &q);
     q.nonfinite = (mpt_nonfinite)any_below(state, 2);
     q.source = (mpt_copy_source)any_below(state, 2);
@@ -180,16 +181,26 @@ static inline any_outputs any_outputs_of(mpt_quantize_job *job, bool row_outer) 
     return o;
 }
 
-/* Runs a job with every output asked for and its values dequantized. */
-static inline any_outputs any_run(void (*run)(const mpt_quantize_job *), mpt_quantize_job job) {
+/* Runs a job and dequantizes what comes out. Counts and `stands_for` may send a backend
+ * another way than the outputs of training do, so a run is with them or without. */
+static inline any_outputs any_run_with(void (*run)(const mpt_quantize_job *),
+                                       mpt_quantize_job job, bool counted) {
     any_outputs o = any_outputs_of(&job, job.q->outer == MPT_OUTER_ROW);
     any_buffer scratch = any_buffer_of(mpt_quantize_scratch(&job));
     job.scratch = (void *)scratch.data;
-    job.counts = &o.counts;
+    job.counts = counted ? &o.counts : NULL;
+    if (!counted)
+        job.stands_for = NULL;
     run(&job);
     mpt_dequantize(&job, (void *)o.dequantized.data);
+    if (!counted)
+        o.stands_for.bytes = 0;
     any_buffer_free(&scratch);
     return o;
+}
+
+static inline any_outputs any_run(void (*run)(const mpt_quantize_job *), mpt_quantize_job job) {
+    return any_run_with(run, job, true);
 }
 
 enum { ANY_OUTPUTS = 8 };
@@ -204,13 +215,13 @@ static inline void any_free(any_outputs *o) {
         any_buffer_free(any_output(o, i));
 }
 
-/* The name of the first output in which two runs differ, or NULL. */
+/* The name of the first output that both runs have and in which they differ, or NULL. */
 static inline const char *any_difference(any_outputs *a, any_outputs *b) {
     static const char *const name[ANY_OUTPUTS] = {
         "decoded", "codes", "scales", "amax", "factor", "history", "dequantized", "stands_for"};
     for (size_t i = 0; i < ANY_OUTPUTS; i++) {
         any_buffer *x = any_output(a, i), *y = any_output(b, i);
-        if (x->bytes != y->bytes || memcmp(x->data, y->data, x->bytes) != 0)
+        if (x->bytes && y->bytes && memcmp(x->data, y->data, x->bytes) != 0)
             return name[i];
     }
     return NULL;
