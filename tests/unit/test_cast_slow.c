@@ -1,5 +1,6 @@
-/* All 2^32 floats through the casts to E4M3, E5M2 and E2M1: mpt_encode, and what the cpu
- * backend quantizes with. `ctest -L slow` runs it; two minutes on two cores.
+/* All 2^32 floats through the casts: to E4M3, E5M2 and E2M1 by mpt_encode and by what the cpu
+ * backend quantizes with, to FP16, BF16 and TF32 by what it rounds with. `ctest -L slow` runs
+ * it: about two minutes on two quiet cores.
  *
  * The wanted codes are intervals: code c holds from one threshold to the next, which the table
  * of values tells exactly (cast_oracle.h). Within an interval only equality is left to check.
@@ -7,35 +8,42 @@
 #include "cast_oracle.h"
 #include "quantize_case.h"
 
-enum { CHUNK = 1 << 20, CHUNKS = MPT_INF_BITS / CHUNK }; /* finite floats of one sign */
+/* CHUNKS of them are the finite floats of one sign; one with its results stays in the cache. */
+enum { CHUNK = 1 << 14, CHUNKS = MPT_INF_BITS / CHUNK };
 
-/* start[c]: bits of the first float that becomes code c; start[n] is past the finite ones. */
+/* start[c]: bits of the first float that becomes code c, for c up to n; there the largest value
+ * ends, where the format overflows. start[n + 1] is past the finite floats. */
 static uint32_t *thresholds(const oracle *o) {
-    uint32_t *start = case_buffer(sizeof *start * ((size_t)o->n + 1));
+    uint32_t *start = case_buffer(sizeof *start * ((size_t)o->n + 2));
     start[0] = 0;
-    for (int c = 1; c < o->n; c++) {
-        double middle = (o->value[c - 1] + o->value[c]) / 2;
+    for (int c = 1; c <= o->n; c++) {
+        double middle = (o->value[c - 1] + (c < o->n ? o->value[c] : o->limit)) / 2;
         float x = (float)middle;
         assert_true((double)x == middle);
         start[c] = mpt_float_bits(x) + (c % 2 ? 1u : 0u); /* a tie goes to the even code */
     }
-    start[o->n] = MPT_INF_BITS;
+    if (o->f->saturates)
+        start[o->n] = MPT_INF_BITS;
+    start[o->n + 1] = MPT_INF_BITS;
     return start;
 }
 
-/* The wanted codes of the floats from bits u on. */
-static void wanted(const uint32_t *start, int n, uint32_t u, uint32_t count, uint8_t *codes) {
-    int c = 0;
-    while (c + 1 < n && start[c + 1] <= u)
-        c++;
-    for (uint32_t i = 0; i < count; i++) {
+/* The wanted codes of the floats from bits u on; n is the largest code there may be. */
+static void wanted(const uint32_t *start, int n, uint32_t u, uint32_t *codes) {
+    uint32_t c = 0, end = (uint32_t)n + 1; /* start[c] <= u < start[end] */
+    while (end - c > 1) {
+        uint32_t middle = (c + end) / 2;
+        if (start[middle] <= u)
+            c = middle;
+        else
+            end = middle;
+    }
+    for (uint32_t i = 0; i < CHUNK; i++) {
         if (u + i == start[c + 1])
             c++;
-        codes[i] = (uint8_t)c;
+        codes[i] = c;
     }
 }
-
-static const mpt_dtype narrow[] = {MPT_DTYPE_E4M3, MPT_DTYPE_E5M2, MPT_DTYPE_E2M1};
 
 static oracle oracle_of(mpt_dtype dtype) {
     for (size_t i = 0; i < MPT_COUNT(cast_formats); i++)
@@ -45,44 +53,82 @@ static oracle oracle_of(mpt_dtype dtype) {
     return (oracle){0};
 }
 
-/* How many of the floats from bits u on, of both signs, are cast to something else. */
-static uint64_t wrong_encodes(mpt_dtype dtype, const uint8_t *want, uint32_t u) {
+/* ---- chunks on every thread ---- */
+
+/* The floats from some bits on, then the same with a sign, and what they must become. */
+typedef struct chunk {
+    const oracle *o;
+    uint32_t want[CHUNK];
+    float x[2 * CHUNK], y[2 * CHUNK];
+} chunk;
+
+/* Gives how many are wrong. */
+typedef uint64_t (*check_fn)(chunk *c);
+
+static uint64_t check_chunk(const oracle *o, const uint32_t *start, uint32_t u,
+                            check_fn check) {
+    chunk *c = malloc(sizeof *c);
+    if (!c)
+        return 1;
+    c->o = o;
+    wanted(start, o->n, u, c->want);
+    for (uint32_t i = 0; i < CHUNK; i++) {
+        c->x[i] = mpt_bits_float(u + i);
+        c->x[CHUNK + i] = -c->x[i];
+    }
+    uint64_t wrong = check(c);
+    free(c);
+    return wrong;
+}
+
+static void check_all(mpt_dtype dtype, check_fn check) {
+    oracle o = oracle_of(dtype);
+    uint32_t *start = thresholds(&o);
+    uint64_t wrong = 0;
+#pragma omp parallel for schedule(dynamic, 64) reduction(+ : wrong)
+    for (uint32_t i = 0; i < CHUNKS; i++)
+        wrong += check_chunk(&o, start, i * CHUNK, check);
+    free(start);
+    oracle_free(&o);
+    if (wrong)
+        fail_msg("%s: %llu floats", mpt_dtype_name(dtype), (unsigned long long)wrong);
+}
+
+/* ---- narrow formats ---- */
+
+static const mpt_dtype narrow[] = {MPT_DTYPE_E4M3, MPT_DTYPE_E5M2, MPT_DTYPE_E2M1};
+
+static inline uint64_t wrong_encodes_of(mpt_dtype dtype, const chunk *c) {
     mpt_format f = mpt_format_of(dtype);
     uint32_t sign = 1u << (f.exponent_bits + f.mantissa_bits);
     uint64_t wrong = 0;
     for (uint32_t i = 0; i < CHUNK; i++) {
-        wrong += mpt_encode_as(dtype, &f, mpt_bits_float(u + i), MPT_ROUND_EVEN) != want[i];
-        wrong += mpt_encode_as(dtype, &f, mpt_bits_float(~MPT_ABS_BITS | (u + i)),
-                               MPT_ROUND_EVEN) != (want[i] | sign);
+        wrong += mpt_encode_as(dtype, &f, c->x[i], MPT_ROUND_EVEN) != c->want[i];
+        wrong +=
+            mpt_encode_as(dtype, &f, c->x[CHUNK + i], MPT_ROUND_EVEN) != (c->want[i] | sign);
     }
     return wrong;
 }
 
-static void test_encode_when_every_finite_float_then_as_the_table_says(void **state) {
-    (void)state;
-    for (size_t d = 0; d < MPT_COUNT(narrow); d++) {
-        oracle o = oracle_of(narrow[d]);
-        uint32_t *start = thresholds(&o);
-        uint64_t wrong = 0;
-#pragma omp parallel for schedule(dynamic) reduction(+ : wrong)
-        for (uint32_t chunk = 0; chunk < CHUNKS; chunk++) {
-            uint8_t *want = malloc(CHUNK);
-            if (!want) {
-                wrong++;
-                continue;
-            }
-            wanted(start, o.n, chunk * CHUNK, CHUNK, want);
-            wrong += wrong_encodes(narrow[d], want, chunk * CHUNK);
-            free(want);
-        }
-        if (wrong)
-            fail_msg("%s: %llu codes", mpt_dtype_name(narrow[d]), (unsigned long long)wrong);
-        free(start);
-        oracle_free(&o);
+/* One loop a format, so that the compiler knows its constants. */
+static uint64_t wrong_encodes(chunk *c) {
+    switch (c->o->f->dtype) {
+    case MPT_DTYPE_E4M3:
+        return wrong_encodes_of(MPT_DTYPE_E4M3, c);
+    case MPT_DTYPE_E5M2:
+        return wrong_encodes_of(MPT_DTYPE_E5M2, c);
+    default:
+        return wrong_encodes_of(MPT_DTYPE_E2M1, c);
     }
 }
 
-static void test_encode_when_every_float_is_not_finite_then_nan_or_the_largest(void **state) {
+static void test_encode_when_every_finite_float_then_as_the_table_says(void **state) {
+    (void)state;
+    for (size_t d = 0; d < MPT_COUNT(narrow); d++)
+        check_all(narrow[d], wrong_encodes);
+}
+
+static void test_encode_when_every_nan_then_the_one_code(void **state) {
     (void)state;
     for (size_t d = 0; d < MPT_COUNT(narrow); d++) {
         oracle o = oracle_of(narrow[d]);
@@ -93,54 +139,63 @@ static void test_encode_when_every_float_is_not_finite_then_nan_or_the_largest(v
                 wrong += mpt_encode(narrow[d], mpt_bits_float(u | sign << 31)) != o.f->nan;
             assert_int_equal(wrong, 0);
         }
-        assert_int_equal(mpt_encode(narrow[d], INFINITY), o.f->inf);
         oracle_free(&o);
     }
 }
 
 /* The cpu's own words: a static scale of 1 is the plain cast. */
-static void check_chunk(const mpt_quantizer *q, const uint32_t *start, int n, uint32_t u,
-                        bool negative) {
-    static float x[CHUNK];
-    static uint8_t codes[CHUNK], want[CHUNK];
-    uint32_t sign = negative ? ~MPT_ABS_BITS : 0u;
-    wanted(start, n, u, CHUNK, want);
-    for (uint32_t i = 0; i < CHUNK; i++)
-        x[i] = mpt_bits_float(sign | (u + i));
-    mpt_quantize_job job = {.q = q, .x = x, .rows = 1024, .cols = CHUNK / 1024, .codes = codes};
+static uint64_t wrong_quantized(chunk *c) {
+    mpt_dtype dtype = c->o->f->dtype;
+    mpt_quantizer q = case_fp8(dtype);
+    q.scale.kind = MPT_SCALING_STATIC;
+    q.scale.value = 1.0;
+    uint8_t *codes = (uint8_t *)c->y;
+    mpt_quantize_job job = {.q = &q, .x = c->x, .rows = 128, .cols = 2 * CHUNK / 128};
+    job.codes = codes;
     mpt_quantize_operand(&job);
-    mpt_format f = mpt_format_of(q->format);
-    uint8_t bit = (uint8_t)(negative ? 1u << (f.exponent_bits + f.mantissa_bits) : 0u);
-    for (uint32_t i = 0; i < CHUNK; i++) {
-        uint8_t code = codes[i];
-        if (q->format == MPT_DTYPE_E2M1)
-            code = codes[i / 2] >> 4 * (i % 2) & 15;
-        if (code != (want[i] | bit))
-            fail_msg("%s of %a: %x", q->name, (double)x[i], code);
+    mpt_format f = mpt_format_of(dtype);
+    uint32_t sign = 1u << (f.exponent_bits + f.mantissa_bits);
+    uint64_t wrong = 0;
+    for (uint32_t i = 0; i < 2 * CHUNK; i++) {
+        uint32_t packed = codes[i / 2] >> 4 * (i % 2) & 15u;
+        uint32_t want = c->want[i % CHUNK] | (i / CHUNK) * sign;
+        wrong += (dtype == MPT_DTYPE_E2M1 ? packed : codes[i]) != want;
     }
+    return wrong;
 }
 
 static void test_cpu_when_every_finite_float_then_as_the_table_says(void **state) {
     (void)state;
-    for (size_t d = 0; d < MPT_COUNT(narrow); d++) {
-        oracle o = oracle_of(narrow[d]);
-        uint32_t *start = thresholds(&o);
-        mpt_quantizer q = case_fp8(narrow[d]);
-        q.name = mpt_dtype_name(narrow[d]);
-        q.scale.kind = MPT_SCALING_STATIC;
-        q.scale.value = 1.0;
-        for (uint32_t chunk = 0; chunk < CHUNKS; chunk++)
-            for (int negative = 0; negative < 2; negative++)
-                check_chunk(&q, start, o.n, chunk * CHUNK, negative);
-        free(start);
-        oracle_free(&o);
+    for (size_t d = 0; d < MPT_COUNT(narrow); d++)
+        check_all(narrow[d], wrong_quantized);
+}
+
+/* ---- wide formats ---- */
+
+static uint64_t wrong_rounded(chunk *c) {
+    mpt_round_copy(c->o->f->dtype, c->x, c->y, 2 * CHUNK);
+    uint64_t wrong = 0;
+    for (uint32_t i = 0; i < CHUNK; i++) {
+        bool inf = c->want[i] == (uint32_t)c->o->n;
+        float want = inf ? INFINITY : (float)c->o->value[c->want[i]];
+        wrong += mpt_float_bits(c->y[i]) != mpt_float_bits(want);
+        wrong += mpt_float_bits(c->y[CHUNK + i]) != mpt_float_bits(-want);
     }
+    return wrong;
+}
+
+static void test_round_when_every_finite_float_then_as_the_table_says(void **state) {
+    (void)state;
+    check_all(MPT_DTYPE_FP16, wrong_rounded);
+    check_all(MPT_DTYPE_BF16, wrong_rounded);
+    check_all(MPT_DTYPE_TF32, wrong_rounded);
 }
 
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_encode_when_every_finite_float_then_as_the_table_says),
-    cmocka_unit_test(test_encode_when_every_float_is_not_finite_then_nan_or_the_largest),
+    cmocka_unit_test(test_encode_when_every_nan_then_the_one_code),
     cmocka_unit_test(test_cpu_when_every_finite_float_then_as_the_table_says),
+    cmocka_unit_test(test_round_when_every_finite_float_then_as_the_table_says),
 };
 
 MPT_TEST_MAIN(cases)
