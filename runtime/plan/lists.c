@@ -87,7 +87,8 @@ static void list_formats(mpt_str *out) {
     mpt_table table;
     list_number_formats(out);
     mpt_str_printf(out, "\n");
-    mpt_table_init(&table, out->ctx, "word|elements|block|scale|scale_format|scale_rule|outer");
+    mpt_table_init(&table, out->ctx,
+                   "word|>bits|elements|block|scale|scale_format|scale_rule|outer");
     for (int i = 0; i < n; i++) {
         mpt_quantizer q;
         char block[MPT_PLAN_LABEL];
@@ -95,6 +96,7 @@ static void list_formats(mpt_str *out) {
             continue;
         mpt_plan_block(&q, block);
         mpt_table_cell(&table, "%s", names[i]);
+        mpt_table_cell(&table, "%d", mpt_dtype_bits(q.format));
         mpt_table_cell(&table, "%s", mpt_dtype_name(q.format));
         mpt_table_cell(&table, "%s", block);
         mpt_table_cell(&table, "%s", mpt_plan_scale(&q));

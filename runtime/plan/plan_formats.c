@@ -52,6 +52,27 @@ static void print_scales(mpt_table *table, const mpt_quantizer *q) {
                    by_rule ? mpt_plan_scale_rule(q) : "", levels[q->outer]);
 }
 
+/* What the columns leave out: "delayed history=16 nonfinite=saturate"; "" where nothing is. */
+static void print_besides(const mpt_quantizer *q, char out[MPT_QUANTIZER_TEXT]) {
+    mpt_quantizer rest, bare;
+    out[0] = 0;
+    if (!mpt_quantizer_by_name(mpt_plan_format(q), &bare) || mpt_quantizer_is_cast(q))
+        return;
+    rest = *q;
+    rest.format = bare.format;
+    rest.block_rows = rest.block_cols = 0;
+    rest.scale_format = bare.scale_format;
+    rest.outer = bare.outer;
+    rest.rounding = bare.rounding;
+    rest.hadamard = bare.hadamard;
+    if (rest.scale_rule.kind != MPT_RULE_FOUR_OVER_SIX)
+        rest.scale_rule = bare.scale_rule;
+    mpt_quantizer_brief(&rest, out);
+    const char *after = strstr(out, " tensor");
+    after += strlen(" tensor") + (after[strlen(" tensor")] == ' ');
+    memmove(out, after, strlen(after) + 1);
+}
+
 /* A row of the table: how one quantizer treats these operands. */
 static void print_quantizer(mpt_table *table, const char *operands, const mpt_quantizer *q) {
     char block[MPT_PLAN_LABEL];
@@ -76,9 +97,16 @@ static void print_quantizer(mpt_table *table, const char *operands, const mpt_qu
 
 /* The slots of one policy, those with the same quantizer on one line. */
 static void print_slots(const mpt_policy *policy, mpt_str *out) {
-    bool done[MPT_SLOT_COUNT] = {false};
+    bool done[MPT_SLOT_COUNT] = {false}, any = false;
+    char besides[MPT_QUANTIZER_TEXT];
     mpt_table table;
-    mpt_table_init(&table, out->ctx, "operand|format|block|scales|rounding|hadamard");
+    for (int s = 0; s < MPT_SLOT_COUNT && !any; s++) {
+        print_besides(&policy->slot[s], besides);
+        any = *besides != 0;
+    }
+    mpt_table_init(&table, out->ctx,
+                   any ? "operand|format|block|scales|rounding|hadamard|besides"
+                       : "operand|format|block|scales|rounding|hadamard");
     for (int s = 0; s < MPT_SLOT_COUNT; s++) {
         mpt_words names = {.len = 0};
         for (int t = s; t < MPT_SLOT_COUNT; t++) {
@@ -87,8 +115,12 @@ static void print_slots(const mpt_policy *policy, mpt_str *out) {
             mpt_words_add(&names, "%s%s", names.len ? ", " : "", mpt_slot_name((mpt_slot)t));
             done[t] = true;
         }
-        if (names.len > 0)
-            print_quantizer(&table, names.data, &policy->slot[s]);
+        if (names.len == 0)
+            continue;
+        print_quantizer(&table, names.data, &policy->slot[s]);
+        print_besides(&policy->slot[s], besides);
+        if (any)
+            mpt_table_cell(&table, "%s", *besides ? besides : "-");
     }
     mpt_text_table(out, &table);
 }

@@ -93,7 +93,8 @@ want_status 0
 want_out '^linear_wgrad +.*ref\.'
 try --list-formats
 want_status 0
-want_out '^nvfp4 +e2m1 +1x16 +current +e4m3 +nearest +tensor$'
+want_out '^nvfp4 +4 +e2m1 +1x16 +current +e4m3 +nearest +tensor'
+want_out '^e4m3 +8 +4 +3 +448 +2\^-6 +2\^-9 +NaN +saturates'
 try --help-recipe
 want_status 0
 "$MPTRUN" --help-recipe | diff - "$ROOT/recipes/README.md" || wrong 'recipes/README.md differs'

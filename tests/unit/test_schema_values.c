@@ -106,7 +106,7 @@ static void test_put_when_the_word_does_not_fit_then_refused(void **state) {
 static void test_hadamard_when_none_then_taken_away(void **state) {
     (void)state;
     setter s;
-    mpt_slot_use use = {.q = {.hadamard = {16, MPT_SIGNS_FIXED}}};
+    mpt_slot_use use = {.q = {.hadamard = {.size = 16}}};
     setter_open(&s);
     assert_mpt_ok(s.ctx,
                   setter_set(&s, "quantizer", &use, "use", "hadamard", setter_text("none")));
