@@ -3,6 +3,8 @@
  * graph. */
 #include "mpt_test.h"
 
+#include <stdlib.h>
+
 #include "recipe/schema.h"
 #include "small_net.h"
 
@@ -37,9 +39,7 @@ static mpt_quantizer named(const char *name) {
 }
 
 /* All slots of `up` and `gate`; everything else is BF16. */
-static void setup(fixture *f, mpt_quantizer q) {
-    memset(f, 0, sizeof *f);
-    f->ctx = mpt_test_ctx();
+static void fill(fixture *f, mpt_quantizer q) {
     f->graph = small_graph(f->ctx, &net, 2, 16, true);
     assert_true(f->graph->n_layers <= MANY_LAYERS);
     for (int i = 0; i < f->graph->n_layers; i++) {
@@ -50,6 +50,12 @@ static void setup(fixture *f, mpt_quantizer q) {
             f->policies[i].output[g] = MPT_DTYPE_BF16;
         f->policies[i].compute = MPT_DTYPE_BF16;
     }
+}
+
+static void setup(fixture *f, mpt_quantizer q) {
+    memset(f, 0, sizeof *f);
+    f->ctx = mpt_test_ctx();
+    fill(f, q);
 }
 
 static void rewrite(fixture *f) {
@@ -291,6 +297,45 @@ static void test_rewrite_when_headroom_or_bound_then_alpha_follows_them(void **s
     }
 }
 
+/* ---- memory ---- */
+
+/* An allocator that refuses the n-th call. */
+static void *failing_alloc(void *ud, void *ptr, size_t old_size, size_t new_size) {
+    int *left = ud;
+    (void)old_size;
+    if (new_size == 0) {
+        free(ptr);
+        return NULL;
+    }
+    return *left >= 0 && (*left)-- == 0 ? NULL : realloc(ptr, new_size);
+}
+
+static void
+test_rewrite_when_any_allocation_fails_then_refused_and_nothing_leaks(void **state) {
+    (void)state;
+    mpt_status status = MPT_OUT_OF_MEMORY;
+    for (int n = 0; status != MPT_OK; n++) {
+        fixture f;
+        int left = -1;
+        mpt_ctx_options options = MPT_CTX_OPTIONS_INIT;
+        options.alloc = failing_alloc;
+        options.alloc_ud = &left;
+        mpt_quantizer q = named("e4m3");
+        q.scale = (mpt_scale_source){.kind = MPT_SCALING_DELAYED, .history = 4};
+        memset(&f, 0, sizeof f);
+        assert_int_equal(mpt_ctx_create(&options, &f.ctx), MPT_OK);
+        fill(&f, q);
+        left = n;
+        mpt_precision_options precision = {MPT_DTYPE_BF16, MPT_DTYPE_BF16, f.policies};
+        status = mpt_graph_apply_precision(f.graph, &precision);
+        left = -1;
+        if (status != MPT_OK)
+            assert_int_equal(status, MPT_OUT_OF_MEMORY);
+        teardown(&f);
+        assert_true(n < 1000);
+    }
+}
+
 /* ---- wide formats ---- */
 
 /* TF32 holds BF16, so only the FP32 weights are rounded to it. */
@@ -318,6 +363,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_rewrite_when_delayed_then_nodes_read_state_that_is_updated_last),
     cmocka_unit_test(test_rewrite_when_outer_is_row_then_factors_are_vectors),
     cmocka_unit_test(test_rewrite_when_headroom_or_bound_then_alpha_follows_them),
+    cmocka_unit_test(test_rewrite_when_any_allocation_fails_then_refused_and_nothing_leaks),
     cmocka_unit_test(test_rewrite_when_tf32_then_what_it_holds_is_read_as_it_is),
 };
 

@@ -146,6 +146,18 @@ static void *failing_alloc(void *ud, void *ptr, size_t old_size, size_t new_size
     return *left >= 0 && (*left)-- == 0 ? NULL : realloc(ptr, new_size);
 }
 
+/* Delayed scaling everywhere, with a window of its own in each phase: all kinds of state. */
+static void choose_delayed(const void *ud, const mpt_graph *graph, int phase,
+                           mpt_policy *policies) {
+    (void)ud;
+    for (int i = 0; i < graph->n_layers; i++)
+        for (int slot = 0; slot < MPT_SLOT_COUNT; slot++)
+            policies[i].slot[slot] =
+                (mpt_quantizer){.name = "e4m3",
+                                .format = MPT_DTYPE_E4M3,
+                                .scale = {.kind = MPT_SCALING_DELAYED, .history = phase + 1}};
+}
+
 static void test_create_when_any_allocation_fails_then_clean_and_nothing_leaks(void **s) {
     (void)s;
     int left = -1;
@@ -156,6 +168,7 @@ static void test_create_when_any_allocation_fails_then_clean_and_nothing_leaks(v
     rig r;
     rig_options o = rig_defaults();
     o.switch_at = 3;
+    o.choose = choose_delayed;
     assert_int_equal(mpt_ctx_create(&options, &ctx), MPT_OK);
     rig_compile(&r, ctx, &o);
     size_t before = mpt_ctx_memory(ctx).live_bytes;
