@@ -93,6 +93,10 @@ mpt_status mpt_sets_check(mpt_ctx *ctx, const char *call, const char *name, cons
 /* The common failure of every allocation, in one wording. */
 mpt_status mpt_fail_memory(mpt_ctx *ctx, size_t bytes);
 
+/* Copies a text with its control characters as \xNN, cut to `size`: what comes from a file or a
+ * recipe may end on a terminal. Errors are made so already. */
+void mpt_plain(char *out, size_t size, const char *text);
+
 /* A line for the host's log hook; nothing is printed without one. */
 void mpt_log(mpt_ctx *ctx, mpt_log_level level, const char *fmt, ...) MPT_PRINTF(3, 4);
 

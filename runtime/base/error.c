@@ -23,9 +23,9 @@ const char *mpt_status_text(mpt_status status) {
     return (unsigned)status < MPT_STATUS_COUNT ? texts[status] : "no such status";
 }
 
-/* Copies a text with its control characters as \xNN: a recipe's words end on a terminal and in
- * log lines, and must neither colour the one nor begin another of the other. */
-static void put_plain(char *out, size_t size, const char *text) {
+/* A recipe's words and a file's names end on a terminal and in log lines, and must neither
+ * colour the one nor begin another of the other. */
+void mpt_plain(char *out, size_t size, const char *text) {
     size_t used = 0;
     for (; *text && used + 5 < size; text++) {
         unsigned char c = (unsigned char)*text;
@@ -60,10 +60,10 @@ mpt_status mpt_fail(mpt_ctx *ctx, mpt_status code, mpt_where where, const char *
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    put_plain(ctx->error_text, sizeof ctx->error_text, text);
+    mpt_plain(ctx->error_text, sizeof ctx->error_text, text);
     ctx->error_hint[0] = 0;
     if (where.file && where.file != ctx->error_where)
-        put_plain(ctx->error_where, sizeof ctx->error_where, where.file);
+        mpt_plain(ctx->error_where, sizeof ctx->error_where, where.file);
     e->code = code;
     e->file = where.file ? ctx->error_where : NULL;
     e->line = where.line;
@@ -79,7 +79,7 @@ void mpt_hint(mpt_ctx *ctx, const char *fmt, ...) {
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    put_plain(ctx->error_hint, sizeof ctx->error_hint, text);
+    mpt_plain(ctx->error_hint, sizeof ctx->error_hint, text);
     compose_message(ctx);
 }
 

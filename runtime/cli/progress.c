@@ -108,6 +108,13 @@ void mpt_progress_begin_file(mpt_progress *progress, bool quiet, double now) {
         .quiet = quiet, .live = isatty(STDERR_FILENO) == 1, .shown = now + file_delay};
 }
 
+/* A stranger's names must not steer the terminal. */
+static void make_plain(char *text) {
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            *text = '?';
+}
+
 /*  37 %  1.20 of 3.24 GB  model.layers.3.mixer.up_proj.weight */
 void mpt_progress_file(mpt_progress *progress, const char *tensor, uint64_t done,
                        uint64_t total, double now) {
@@ -118,6 +125,7 @@ void mpt_progress_file(mpt_progress *progress, const char *tensor, uint64_t done
     int length =
         snprintf(line, sizeof line, "%3.0f %%  %.2f of %.2f GB  %s", 100 * share,
                  (double)done * 1e-9, (double)total * 1e-9, tensor ? tensor : "writing");
+    make_plain(line);
     draw(progress, line, length < (int)sizeof line ? length : (int)sizeof line - 1);
     progress->shown = now;
 }

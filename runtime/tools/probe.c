@@ -33,13 +33,22 @@ const mpt_probe_line *mpt_probe_worst(const mpt_probe *probe, int format) {
 
 /* ---- which tensors ---- */
 
+static const char *plain_name(mpt_arena *arena, const char *name) {
+    size_t size = mpt_size_add(mpt_size_mul(4, strlen(name)), 8);
+    char *plain = mpt_arena_alloc(arena, size);
+    if (plain)
+        mpt_plain(plain, size, name);
+    return plain;
+}
+
 static mpt_status add_line(probing *z, const mpt_stored_tensor *tensor) {
     mpt_probe_line *line = &z->p.lines[z->p.n_lines++];
     line->tensor = tensor;
     z->bytes += tensor->bytes;
     line->cells =
         mpt_arena_alloc(&z->p.arena, mpt_size_mul((size_t)z->p.n_formats, sizeof *line->cells));
-    return line->cells ? MPT_OK : MPT_OUT_OF_MEMORY; /* the arena has said so */
+    line->name = plain_name(&z->p.arena, tensor->name);
+    return line->cells && line->name ? MPT_OK : MPT_OUT_OF_MEMORY; /* the arena has said so */
 }
 
 static mpt_status choose(probing *z, const char *path) {

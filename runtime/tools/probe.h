@@ -13,6 +13,7 @@ typedef struct mpt_probe_cell {
 
 typedef struct mpt_probe_line {
     const mpt_stored_tensor *tensor;
+    const char *name; /* the tensor's, without control characters */
     float amax;
     mpt_probe_cell *cells; /* one a format */
 } mpt_probe_line;

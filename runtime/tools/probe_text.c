@@ -89,7 +89,7 @@ static sheet lay_out(const mpt_probe *probe, int first) {
     sheet s = {.first = first, .last = first};
     int name = (int)strlen("tensor"), dims = (int)strlen("shape"), room = WIDTH - NAME_LEAST;
     for (int i = 0; i < probe->n_lines; i++) {
-        name = longer(name, strlen(probe->lines[i].tensor->name));
+        name = longer(name, strlen(probe->lines[i].name));
         dims = longer(dims, strlen(shape(probe->lines[i].tensor).text));
     }
     while (s.last < probe->n_formats && group_width(probe, s.last) <= room)
@@ -132,7 +132,7 @@ static void put_head(const mpt_probe *probe, const sheet *s, mpt_str *out) {
 
 static void put_line(const mpt_probe *probe, const sheet *s, const mpt_probe_line *line,
                      mpt_str *out) {
-    put_text(out, line->tensor->name, s->name_width);
+    put_text(out, line->name, s->name_width);
     if (s->shape_width)
         mpt_str_printf(out, "%*s", s->shape_width, shape(line->tensor).text);
     if (s->amax)
@@ -178,7 +178,7 @@ static void put_summary(const mpt_probe *probe, mpt_str *out) {
         mpt_table_cell(&table, "%s",
                        percent(mpt_probe_share(cell, cell->counts.overflow)).text);
         mpt_table_cell(&table, "%s", worst ? decibels(worst->cells[f].sqnr).text : "-");
-        mpt_table_cell(&table, "%s", worst ? worst->tensor->name : "-");
+        mpt_table_cell(&table, "%s", worst ? worst->name : "-");
     }
     mpt_table_print(&table, out);
     mpt_table_deinit(&table);
@@ -235,7 +235,7 @@ static void put_advice(const mpt_probe *probe, mpt_str *out) {
                    format, n_bad, n_bad == 1 ? " loses" : "s lose", much, decibels(middle).text,
                    n_bad == 1 ? "it" : "them");
     for (int i = 0; i < n_bad && i < RULES; i++)
-        put_rule(probe->lines[i].tensor->name, out);
+        put_rule(probe->lines[i].name, out);
     if (n_bad > RULES)
         mpt_str_printf(out, "  and %d more, the next ones of the table\n", n_bad - RULES);
 }
@@ -245,7 +245,7 @@ static void put_nonfinite(const mpt_probe *probe, mpt_str *out) {
         uint64_t n = probe->lines[i].cells[0].counts.nonfinite;
         if (n)
             mpt_str_printf(out, "\nNaN or Inf: %llu values of %s, not counted in its dB\n",
-                           (unsigned long long)n, probe->lines[i].tensor->name);
+                           (unsigned long long)n, probe->lines[i].name);
     }
 }
 

@@ -210,6 +210,13 @@ static void *data_of(const quantizing *z, int spec) {
     return spec < 0 ? NULL : mpt_safetensors_data(z->writer, spec);
 }
 
+static void note_nonfinite(mpt_ctx *ctx, const char *tensor, uint64_t n) {
+    char name[512];
+    mpt_plain(name, sizeof name, tensor);
+    mpt_log(ctx, MPT_LOG_WARNING, "tensor '%s': %llu of its values are NaN or Inf", name,
+            (unsigned long long)n);
+}
+
 static void quantize_one(quantizing *z, const item *it) {
     mpt_quantize_counts counts = {.elements = 0};
     mpt_quantize_job job = mpt_tool_job(&it->q, it->tensor, &z->key);
@@ -232,8 +239,7 @@ static void quantize_one(quantizing *z, const item *it) {
         mpt_dequantize(&job, dequantized);
     mpt_quantize_counts_add(&z->counts, &counts);
     if (counts.nonfinite)
-        mpt_log(z->ctx, MPT_LOG_WARNING, "tensor '%s': %llu of its values are NaN or Inf",
-                it->tensor->name, (unsigned long long)counts.nonfinite);
+        note_nonfinite(z->ctx, it->tensor->name, counts.nonfinite);
 }
 
 static mpt_status report(const quantizing *z, const char *tensor, uint64_t done) {

@@ -36,6 +36,18 @@ cp out first
 try probe folder --json --formats e4m3 --threads 3 --seed 9
 cmp out first || wrong "threads or an unused seed change the result"
 
+# Names of strangers do not steer the terminal.
+escape=$(printf '\033')
+yes '0?1>2=3?4>5=6>a' | head -c 128 | stored steer.safetensors \
+    '{"a\u001b[31mb":{"dtype":"BF16","shape":[8,8],"data_offsets":[0,128]}}'
+try probe steer.safetensors --formats e4m3
+want_status 0
+want_out '^a\\x1b\[31mb '
+try probe steer.safetensors --formats 'e4m3 { pad = "error", block = {1, 16} }'
+want_status 1
+want_err 'a\\x1b\[31mb'
+if grep -q "$escape" out err; then wrong "an escape sequence got through"; fi
+
 # ---- what is refused ----
 
 try probe
