@@ -134,6 +134,10 @@ mpt_quantize_amax mpt_quantize_amax_rows(const mpt_quantize_job *job, mpt_quanti
 void mpt_quantize_block_rows(const mpt_quantize_job *job, const mpt_tensor_scale *tensor,
                              mpt_quantize_range rows, mpt_quantize_counts *counts);
 
+/* The code of a scaled value by the quantizer's rounding. `f` is that of its format, `bits`
+ * sixteen random ones. */
+uint32_t mpt_quantize_code(const mpt_quantizer *q, const mpt_format *f, float y, uint32_t bits);
+
 /* Part of a block of the quantized orientation. */
 typedef struct mpt_quantize_area {
     int64_t r0, r1, k0, k1;

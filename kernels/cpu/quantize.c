@@ -1,175 +1,243 @@
-/* cpu.quantize: chooses a path for each copy and shares its rows among the threads.
+/* cpu.quantize: plans each copy and shares its panels among the threads.
  *
  * Bytes do not depend on the threads: maxima are exact in any order, random bits are keyed by
- * the element, and no block is split. What no fast path takes (packed codes, counts, other
- * fields of a quantizer, a processor without AVX2) goes the definition's way, its pieces in
- * parallel. The fast pieces are in quantize_rows.c and quantize_tiles.c. */
+ * the element, and no block is split. What has no plan (counts, Four Over Six, a second level a
+ * row) goes the definition's way, its pieces in parallel. The kernels are in quantize_strip.h.
+ */
 #include "kernels/cpu/quantize.h"
 
-#include "kernels/cpu/simd.h"
+enum { SMALL = 16384 }; /* values: below it one thread is faster */
 
-enum { SMALL = 16384, PIECE = 16384 }; /* values: below SMALL one thread is faster */
+mpt_quantize_level mpt_quantize_best_level(void) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        return MPT_LEVEL_AVX512;
+    if (__builtin_cpu_supports("avx2"))
+        return MPT_LEVEL_AVX2;
+#endif
+    return MPT_LEVEL_PORTABLE;
+}
 
-/* ---- the definition's steps, in parallel ---- */
+const mpt_quantize_kernels *mpt_quantize_kernels_of(mpt_quantize_level level) {
+#if defined(__x86_64__)
+    if (level == MPT_LEVEL_AVX512)
+        return &mpt_quantize_avx512;
+    if (level == MPT_LEVEL_AVX2)
+        return &mpt_quantize_avx2;
+#endif
+    (void)level;
+    return &mpt_quantize_portable;
+}
 
-static void general(const mpt_quantize_job *job) {
-    mpt_quantize_shape s = mpt_quantize_shape_of(job);
-    bool parallel = s.rows * s.k > SMALL;
-    if (job->q->hadamard.size) {
-#pragma omp parallel for schedule(static) if (parallel)
-        for (int i = 0; i < MPT_QUANTIZE_PIECES; i++)
-            mpt_quantize_rotate_rows(job, mpt_quantize_piece(&s, i));
+/* ---- panels ---- */
+
+/* How a matrix is cut into panels, row of panels by row. */
+typedef struct cut {
+    int64_t rows, cols;             /* of the matrix */
+    int64_t panel_rows, panel_cols; /* multiples of what the kernels ask for */
+    int64_t across, count;          /* panels in a row of them, and in all */
+} cut;
+
+/* Row copies are read in the order of memory, about 16 Ki values a panel; column copies by
+ * panels of whole lines of codes. */
+static cut cut_of(const mpt_quantize_plan *plan, bool panels) {
+    cut c = {plan->rows, plan->cols, MPT_PANEL_ROWS, MPT_PANEL_COLS, 0, 0};
+    if (!panels) {
+        int64_t rows = SMALL / (plan->cols + 1) / plan->strip * plan->strip;
+        c.panel_rows = rows > plan->strip ? rows : plan->strip;
+        c.panel_cols = plan->cols ? plan->cols : 1;
     }
-    mpt_quantize_amax most = {0, false, false}, seen[MPT_QUANTIZE_PIECES] = {{0}};
-    if (mpt_quantize_needs_amax(job)) {
-#pragma omp parallel for schedule(static) if (parallel)
-        for (int i = 0; i < MPT_QUANTIZE_PIECES; i++)
-            seen[i] = mpt_quantize_amax_rows(job, mpt_quantize_piece(&s, i));
+    c.across = (c.cols + c.panel_cols - 1) / c.panel_cols;
+    c.count = c.across * ((c.rows + c.panel_rows - 1) / c.panel_rows);
+    return c;
+}
+
+static mpt_panel panel_at(const cut *c, int64_t i) {
+    mpt_panel p = {i / c->across * c->panel_rows, i % c->across * c->panel_cols, c->panel_rows,
+                   c->panel_cols};
+    p.rows = p.rows < c->rows - p.row ? p.rows : c->rows - p.row;
+    p.cols = p.cols < c->cols - p.col ? p.cols : c->cols - p.col;
+    return p;
+}
+
+#pragma omp declare reduction(see:mpt_quantize_amax                                            \
+                              : mpt_quantize_amax_merge(&omp_out, omp_in))                     \
+    initializer(omp_priv = (mpt_quantize_amax){0, false, false})
+
+typedef mpt_quantize_amax panel_fn(const mpt_quantize_plan *plan, const mpt_panel *panel);
+
+static mpt_quantize_amax each_panel(const mpt_quantize_plan *plan, panel_fn *run) {
+    cut c = cut_of(plan, plan->job->column);
+    mpt_quantize_amax seen = {0, false, false};
+#pragma omp parallel for schedule(static) reduction(see : seen) if (c.rows * c.cols > SMALL)
+    for (int64_t i = 0; i < c.count; i++) {
+        mpt_panel p = panel_at(&c, i);
+        mpt_quantize_amax_merge(&seen, run(plan, &p));
     }
-    for (int i = 0; i < MPT_QUANTIZE_PIECES; i++)
-        mpt_quantize_amax_merge(&most, seen[i]);
-    mpt_tensor_scale tensor = mpt_quantize_tensor_scale(job, most);
-    mpt_quantize_put_tensor(job, &tensor);
-    mpt_quantize_counts total = {.capped = tensor.capped}, part[MPT_QUANTIZE_PIECES] = {{0}};
-#pragma omp parallel for schedule(static) if (parallel)
-    for (int i = 0; i < MPT_QUANTIZE_PIECES; i++)
-        mpt_quantize_block_rows(job, &tensor, mpt_quantize_piece(&s, i), &part[i]);
-    for (int i = 0; i < MPT_QUANTIZE_PIECES; i++)
-        mpt_quantize_counts_add(&total, &part[i]);
-    if (job->counts)
-        *job->counts = total;
+    return seen;
 }
 
-/* ---- the fast paths ---- */
+/* ---- one copy ---- */
 
-/* The fields that no fast path reads have the values that all of them mean. */
-static bool is_plain(const mpt_quantizer *q) {
-    bool scaled = q->scale.kind == MPT_SCALING_NONE || q->scale.kind == MPT_SCALING_CURRENT;
-    return scaled && mpt_effective_max(1.0f, q->headroom) == 1.0f &&
-           q->nonfinite == MPT_NONFINITE_PROPAGATE && q->hadamard.signs != MPT_SIGNS_RANDOM;
+/* Whether the scale of the tensor is known before its values are. */
+static bool scale_is_given(const mpt_quantize_job *job) {
+    return job->q->scale.kind == MPT_SCALING_STATIC ||
+           (job->q->scale.kind == MPT_SCALING_DELAYED && job->scale && *job->scale != 0.0f);
 }
 
-/* Decoded values, amax and factor are all that the fast paths put out. */
-static bool is_decode(const mpt_quantize_job *job) {
-    return !job->x_bf16 && !job->codes && !job->scales && !job->counts && !job->amax_history &&
-           !job->stands_for && job->decoded && job->decoded_k == mpt_quantize_shape_of(job).k;
+/* The tensor's scale from what its values are, and the outputs that follow from it. */
+static void settle(mpt_quantize_plan *plan, mpt_quantize_amax seen) {
+    plan->tensor = mpt_quantize_tensor_scale(plan->job, seen);
+    mpt_quantize_put_tensor(plan->job, &plan->tensor);
 }
 
-static bool is_nvfp4(const mpt_quantizer *q, int32_t block_rows) {
-    return q->scale.kind == MPT_SCALING_CURRENT && q->format == MPT_DTYPE_E2M1 &&
-           q->scale_format == MPT_SCALE_E4M3 && q->scale_rule.kind == MPT_RULE_NEAREST &&
-           q->outer == MPT_OUTER_TENSOR && q->block_rows == block_rows && q->block_cols == 16;
+/* After a pass with a given scale: false where a value that is not finite turned up which only
+ * that scale can show, so that all has to be done again. */
+static bool settle_given(mpt_quantize_plan *plan, mpt_quantize_amax seen) {
+    settle(plan, seen);
+    return plan->tensor.scale == plan->tensor.scale;
 }
 
-mpt_quantize_path mpt_quantize_choose(const mpt_quantize_job *job) {
-    const mpt_quantizer *q = job->q;
-    bool nearest = q->rounding == MPT_ROUNDING_NEAREST, plain = q->hadamard.size == 0;
-    bool random = nearest || q->rounding == MPT_ROUNDING_STOCHASTIC;
-    bool wide = q->format > MPT_DTYPE_FP32 && q->format <= MPT_DTYPE_FP16;
-    bool fp8 = q->format == MPT_DTYPE_E4M3 || q->format == MPT_DTYPE_E5M2;
-    if (!mpt_cpu_has_avx2() || !is_plain(q) || !is_decode(job))
-        return MPT_QUANTIZE_GENERAL;
-    if (q->scale.kind == MPT_SCALING_NONE && wide && nearest && plain && !job->amax)
-        return MPT_QUANTIZE_CAST;
-    if (fp8 && nearest && plain && q->scale.kind == MPT_SCALING_CURRENT &&
-        mpt_quantizer_is_one_scale(q))
-        return MPT_QUANTIZE_SCALED;
-    if (is_nvfp4(q, 1) && random && plain && !job->column)
-        return MPT_QUANTIZE_ROWS;
-    if (is_nvfp4(q, 1) && random && (plain || q->hadamard.size == 16) && job->column)
-        return MPT_QUANTIZE_COLUMNS;
-    if (is_nvfp4(q, 16) && plain && nearest)
-        return MPT_QUANTIZE_SQUARE;
-    return MPT_QUANTIZE_GENERAL;
+/* A plain rounding of all values, in the layout of x. FP32 keeps NaN as it is only in casts. */
+static bool is_round(const mpt_quantize_job *job) {
+    return mpt_quantizer_is_cast(job->q) && job->q->format != MPT_DTYPE_FP32 && job->x &&
+           job->decoded && !job->codes && !job->counts && !job->stands_for && !job->amax &&
+           !job->amax_history;
 }
 
-#ifdef MPT_HAS_X86
-
-static mpt_quantize_amax finite(uint32_t most) {
-    return (mpt_quantize_amax){most, false, false};
-}
-
-static uint32_t amax_flat(const float *x, size_t n) {
-    uint32_t most = 0;
-#pragma omp parallel for schedule(static) reduction(max : most) if (n > SMALL)
-    for (size_t at = 0; at < n; at += PIECE) {
-        uint32_t a = mpt_avx2_amax(x + at, n - at < PIECE ? n - at : PIECE);
-        most = a > most ? a : most;
+/* Largest magnitudes first, where they are needed, then all else. */
+static void two_passes(const mpt_quantize_kernels *kernels, mpt_quantize_plan *plan) {
+    mpt_quantize_amax seen = {0, false, false};
+    if (mpt_quantize_needs_amax(plan->job)) {
+        seen = each_panel(plan, kernels->amax);
+        plan->finite = !seen.inf && !seen.nan;
     }
-    return most;
+    settle(plan, seen);
+    each_panel(plan, kernels->panel);
 }
 
-static uint32_t amax_columns(const mpt_quantize_job *job) {
-    uint32_t most = 0;
-#pragma omp parallel for schedule(static) reduction(max                                        \
-                                                    : most) if (job->rows * job->cols > SMALL)
-    for (int64_t r = 0; r < job->rows; r += 16) {
-        uint32_t a = mpt_avx2_columns_amax(job, r);
-        most = a > most ? a : most;
-    }
-    return most;
-}
-
-static void scaled(const mpt_quantize_job *job, float scale) {
-    size_t n = (size_t)job->rows * (size_t)job->cols;
-#pragma omp parallel for schedule(static) if (n > SMALL)
-    for (size_t at = 0; at < n; at += PIECE)
-        mpt_avx2_scaled(job->q->format, job->x + at, job->decoded + at,
-                        n - at < PIECE ? n - at : PIECE, scale);
-}
-
-static void fast(const mpt_quantize_job *job, mpt_quantize_path path) {
-    int64_t n = job->rows * job->cols;
-    bool rotated = path == MPT_QUANTIZE_COLUMNS && job->q->hadamard.size;
-    uint32_t most = rotated ? amax_columns(job) : amax_flat(job->x, (size_t)n);
-    mpt_tensor_scale tensor = mpt_quantize_tensor_scale(job, finite(most));
-    mpt_quantize_put_tensor(job, &tensor);
-    if (path == MPT_QUANTIZE_SCALED) {
-        scaled(job, tensor.scale);
+void mpt_quantize_operand_with(const mpt_quantize_kernels *kernels,
+                               const mpt_quantize_job *job) {
+    mpt_quantize_plan plan;
+    if (is_round(job)) {
+        mpt_round_copy_with(kernels, job->q->format, job->x, job->decoded,
+                            (size_t)job->rows * (size_t)job->cols);
+        plan.job = job;
+        settle(&plan, (mpt_quantize_amax){0, false, false});
         return;
     }
-    int64_t step = path == MPT_QUANTIZE_ROWS ? 1 : 16;
-#pragma omp parallel for schedule(static) if (n > SMALL)
-    for (int64_t r = 0; r < job->rows; r += step) {
-        if (path == MPT_QUANTIZE_ROWS)
-            mpt_avx2_row(job, &tensor.outer, r);
-        else if (path == MPT_QUANTIZE_SQUARE)
-            mpt_avx2_square(job, &tensor.outer, r);
-        else
-            mpt_avx2_columns(job, &tensor.outer, r);
+    if (!mpt_quantize_plan_of(job, &plan)) {
+        mpt_quantize_general(job);
+        return;
     }
+    if (scale_is_given(job)) {
+        plan.tensor = mpt_quantize_tensor_scale(job, (mpt_quantize_amax){0, false, false});
+        if (settle_given(&plan, each_panel(&plan, kernels->panel)))
+            return;
+    }
+    two_passes(kernels, &plan);
 }
-#endif
+
+void mpt_quantize_operand_at(mpt_quantize_level level, const mpt_quantize_job *job) {
+    mpt_quantize_operand_with(mpt_quantize_kernels_of(level), job);
+}
 
 void mpt_quantize_operand(const mpt_quantize_job *job) {
-    mpt_quantize_path path = mpt_quantize_choose(job);
-    if (path == MPT_QUANTIZE_GENERAL) {
-        general(job);
-    } else if (path == MPT_QUANTIZE_CAST) {
-        mpt_round_copy(job->q->format, job->x, job->decoded,
-                       (size_t)job->rows * (size_t)job->cols);
-        mpt_tensor_scale one = mpt_quantize_tensor_scale(job, (mpt_quantize_amax){0});
-        mpt_quantize_put_tensor(job, &one);
-    } else {
-#ifdef MPT_HAS_X86
-        fast(job, path);
-#endif
+    mpt_quantize_operand_at(mpt_quantize_best_level(), job);
+}
+
+/* ---- both copies ---- */
+
+/* The panels of two plans over one matrix: both paddings are in them. */
+static cut cut_of_both(const mpt_quantize_plan *row, const mpt_quantize_plan *col) {
+    mpt_quantize_plan all = *col;
+    all.rows = row->rows > col->rows ? row->rows : col->rows;
+    all.cols = row->cols > col->cols ? row->cols : col->cols;
+    return cut_of(&all, true);
+}
+
+/* The largest magnitudes of those copies that need them before they are made. Without a
+ * rotation both have the same, and they are read in the order of memory. */
+static void amax_of_both(const mpt_quantize_kernels *kernels, mpt_quantize_plan *plan[2],
+                         mpt_quantize_amax seen[2]) {
+    bool needs[2], turns[2];
+    for (int i = 0; i < 2; i++) {
+        turns[i] = plan[i]->job->q->hadamard.size != 0;
+        needs[i] = mpt_quantize_needs_amax(plan[i]->job) && !scale_is_given(plan[i]->job);
     }
+    if (needs[0] && needs[1] && (turns[0] || turns[1])) {
+        cut c = cut_of_both(plan[0], plan[1]);
+        mpt_quantize_amax row = seen[0], col = seen[1];
+#pragma omp parallel for schedule(static) reduction(see : row, col) if (c.rows * c.cols > SMALL)
+        for (int64_t i = 0; i < c.count; i++) {
+            mpt_panel p = panel_at(&c, i);
+            mpt_quantize_amax_merge(&row, kernels->amax(plan[0], &p));
+            mpt_quantize_amax_merge(&col, kernels->amax(plan[1], &p));
+        }
+        seen[0] = row;
+        seen[1] = col;
+    } else if (needs[0]) {
+        seen[0] = each_panel(plan[0], kernels->amax);
+        if (needs[1])
+            seen[1] = seen[0];
+    } else if (needs[1]) {
+        seen[1] = each_panel(plan[1], kernels->amax);
+    }
+    for (int i = 0; i < 2; i++)
+        plan[i]->finite = needs[i] && !seen[i].inf && !seen[i].nan;
+}
+
+static void run_both(const mpt_quantize_kernels *kernels, mpt_quantize_plan *plan[2]) {
+    mpt_quantize_amax before[2] = {{0, false, false}}, row = before[0], col = before[0];
+    amax_of_both(kernels, plan, before);
+    for (int i = 0; i < 2; i++)
+        plan[i]->tensor = mpt_quantize_tensor_scale(plan[i]->job, before[i]);
+    cut c = cut_of_both(plan[0], plan[1]);
+#pragma omp parallel for schedule(static) reduction(see : row, col) if (c.rows * c.cols > SMALL)
+    for (int64_t i = 0; i < c.count; i++) {
+        mpt_panel p = panel_at(&c, i);
+        mpt_quantize_amax part[2] = {{0, false, false}};
+        kernels->both(plan[0], plan[1], &p, part);
+        mpt_quantize_amax_merge(&row, part[0]);
+        mpt_quantize_amax_merge(&col, part[1]);
+    }
+    for (int i = 0; i < 2; i++)
+        if (!scale_is_given(plan[i]->job))
+            settle(plan[i], before[i]);
+        else if (!settle_given(plan[i], i ? col : row))
+            two_passes(kernels, plan[i]);
+}
+
+void mpt_quantize_both_with(const mpt_quantize_kernels *kernels, const mpt_quantize_job *row,
+                            const mpt_quantize_job *col) {
+    mpt_quantize_plan row_plan, col_plan, *plan[2] = {&row_plan, &col_plan};
+    if (col->q->source != MPT_SOURCE_ORIGINAL) {
+        mpt_quantize_both_by(row, col, mpt_quantize_operand);
+    } else if (row->column || !col->column || row->x != col->x || row->x_bf16 != col->x_bf16 ||
+               !mpt_quantize_plan_of(row, &row_plan) || !mpt_quantize_plan_of(col, &col_plan)) {
+        mpt_quantize_operand_with(kernels, row);
+        mpt_quantize_operand_with(kernels, col);
+    } else {
+        run_both(kernels, plan);
+    }
+}
+
+void mpt_quantize_both_at(mpt_quantize_level level, const mpt_quantize_job *row,
+                          const mpt_quantize_job *col) {
+    mpt_quantize_both_with(mpt_quantize_kernels_of(level), row, col);
 }
 
 void mpt_quantize_both(const mpt_quantize_job *row, const mpt_quantize_job *col) {
-    mpt_quantize_both_by(row, col, mpt_quantize_operand);
+    mpt_quantize_both_at(mpt_quantize_best_level(), row, col);
 }
 
 /* ---- the graph node ---- */
 
 /* Only the general path keeps rotated values. */
 static size_t scratch(const mpt_quantize_job *job) {
-    mpt_quantize_job wanted = *job;
-    float any;
-    wanted.decoded = &any;
-    wanted.decoded_k = mpt_quantize_shape_of(job).k;
-    return mpt_quantize_choose(&wanted) == MPT_QUANTIZE_GENERAL ? mpt_quantize_scratch(job) : 0;
+    mpt_quantize_plan plan;
+    return mpt_quantize_plan_of(job, &plan) ? 0 : mpt_quantize_scratch(job);
 }
 
 static const mpt_quantize_backend backend = {mpt_quantize_operand, mpt_quantize_both, scratch};

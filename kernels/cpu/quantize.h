@@ -1,38 +1,134 @@
-/* The CPU's quantizer: which path a job takes, and the pieces that AVX2 does.
+/* The CPU's quantizer: what a copy looks like in memory, and the kernels of each level.
  *
- * Pieces only make decoded values and block scales; whole jobs are put together in quantize.c,
- * which hands each thread its share. */
+ * quantize.c makes a plan of each job and shares panels of the matrix among the threads. A
+ * panel is run by the kernels of the best level that the processor has; they are one source
+ * (quantize_strip.h) compiled three times, over vectors of AVX-512, of AVX2, and of plain C.
+ * Every level gives ref's bytes. What no plan fits goes the definition's way, in parallel. */
 #ifndef MPT_KERNELS_CPU_QUANTIZE_H
 #define MPT_KERNELS_CPU_QUANTIZE_H
 
 #include "kernels/quantize_job.h"
 
-/* GENERAL runs the definition's steps on every thread. The others are fast and decode only. */
-typedef enum mpt_quantize_path {
-    MPT_QUANTIZE_GENERAL,
-    MPT_QUANTIZE_CAST,   /* rounding to a wide format */
-    MPT_QUANTIZE_SCALED, /* FP8 with one scale a tensor */
-    MPT_QUANTIZE_ROWS,   /* NVFP4, 1x16 blocks along the columns */
-    MPT_QUANTIZE_SQUARE, /* NVFP4, 16x16 blocks: both copies are one */
-    MPT_QUANTIZE_COLUMNS /* NVFP4, 16 values down the rows, rotated or not */
-} mpt_quantize_path;
+/* ---- levels ---- */
 
-mpt_quantize_path mpt_quantize_choose(const mpt_quantize_job *job);
+typedef enum mpt_quantize_level {
+    MPT_LEVEL_PORTABLE,
+    MPT_LEVEL_AVX2,
+    MPT_LEVEL_AVX512, /* F, BW, DQ and VL */
+    MPT_LEVEL_COUNT
+} mpt_quantize_level;
 
-/* Largest finite |x| of n values, as bits. */
-uint32_t mpt_avx2_amax(const float *x, size_t n);
+/* The best one that this processor and its operating system can run. */
+mpt_quantize_level mpt_quantize_best_level(void);
 
-/* y = the FP8 value of fl(x * scale), not finite where x is not. */
-void mpt_avx2_scaled(mpt_dtype format, const float *x, float *y, size_t n, float scale);
+/* As mpt_quantize_operand, mpt_quantize_both and mpt_round_copy at a level of choice: for tests
+ * and measurements. The level must be able to run here. */
+void mpt_quantize_operand_at(mpt_quantize_level level, const mpt_quantize_job *job);
+void mpt_quantize_both_at(mpt_quantize_level level, const mpt_quantize_job *row,
+                          const mpt_quantize_job *col);
+void mpt_round_copy_at(mpt_quantize_level level, mpt_dtype dtype, const float *x, float *y,
+                       size_t n);
 
-/* One row r: blocks of 16 along it. */
-void mpt_avx2_row(const mpt_quantize_job *job, const mpt_outer_scale *outer, int64_t r);
+/* ---- plans ---- */
 
-/* Sixteen rows from row r, with blocks of 16x16. */
-void mpt_avx2_square(const mpt_quantize_job *job, const mpt_outer_scale *outer, int64_t r);
+/* Which elements share a scale, as they lie in memory. Of rectangles other than these, none is
+ * planned. */
+typedef enum mpt_scale_axis {
+    MPT_AXIS_ONE,    /* all: one scale a tensor */
+    MPT_AXIS_ROW,    /* `block` neighbours of a row */
+    MPT_AXIS_COLUMN, /* `block` neighbours of a column */
+    MPT_AXIS_SQUARE  /* block x block */
+} mpt_scale_axis;
 
-/* Sixteen rows from row r, one block a column: its amax after the rotation, and its values. */
-uint32_t mpt_avx2_columns_amax(const mpt_quantize_job *job, int64_t r);
-void mpt_avx2_columns(const mpt_quantize_job *job, const mpt_outer_scale *outer, int64_t r);
+/* A job as the kernels see it: in rows and columns of memory, also for the column copy. */
+typedef struct mpt_quantize_plan {
+    const mpt_quantize_job *job;
+    mpt_tensor_scale tensor;
+    mpt_scale_axis axis;
+    int block;
+    int strip;                /* rows that are worked on together: a multiple of 16 and of what
+                                 blocks and rotation take downwards */
+    int64_t rows, cols;       /* of memory, with the padding of a rotation */
+    int64_t k;                /* of the quantized orientation, as above */
+    int64_t blocks_k, groups; /* a row of that orientation */
+    int64_t decoded_rows, decoded_cols; /* what `decoded` holds of it */
+    int64_t decoded_ld;
+    bool finite;                      /* all values are known to be */
+    uint32_t signs[MPT_HADAMARD_MAX]; /* of a rotation: the sign bit where it turns */
+    uint32_t round_keys[20];          /* of Philox */
+} mpt_quantize_plan;
+
+/* The plan of a job but for `tensor`; false where it has none. */
+bool mpt_quantize_plan_of(const mpt_quantize_job *job, mpt_quantize_plan *out_plan);
+
+/* ---- kernels ---- */
+
+enum {
+    MPT_PANEL_ROWS = 128, /* no strip is higher */
+    MPT_PANEL_COLS = 256, /* a multiple of every block */
+    MPT_LINE_COLS = 1024  /* the same of strips that are one row */
+};
+
+/* Part of the matrix in memory. Rows start at a multiple of the plan's strip, for column copies
+ * of MPT_PANEL_ROWS, which is then the most that there are; columns start at a multiple of
+ * MPT_LINE_COLS or MPT_PANEL_COLS. */
+typedef struct mpt_panel {
+    int64_t row, col;
+    int64_t rows, cols;
+} mpt_panel;
+
+/* All of one level. Panels of one job may run in any order, on any thread. */
+typedef struct mpt_quantize_kernels {
+    /* The largest magnitudes of the values that are quantized. */
+    mpt_quantize_amax (*amax)(const mpt_quantize_plan *plan, const mpt_panel *panel);
+    /* Writes codes, scales and decoded values; with one scale a tensor it also gives amax(). */
+    mpt_quantize_amax (*panel)(const mpt_quantize_plan *plan, const mpt_panel *panel);
+    /* The same for two copies of one operand, which is read once. Their strips agree. */
+    void (*both)(const mpt_quantize_plan *row, const mpt_quantize_plan *col,
+                 const mpt_panel *panel, mpt_quantize_amax out_seen[2]);
+    /* y = x in a wide format, n values. */
+    void (*round)(mpt_dtype dtype, const float *x, float *y, size_t n);
+} mpt_quantize_kernels;
+
+extern const mpt_quantize_kernels mpt_quantize_portable;
+extern const mpt_quantize_kernels mpt_quantize_avx2;
+extern const mpt_quantize_kernels mpt_quantize_avx512;
+
+/* Those of a level; the portable ones where the processor's family has no such level. */
+const mpt_quantize_kernels *mpt_quantize_kernels_of(mpt_quantize_level level);
+
+/* As the functions of a level, with any kernels. */
+void mpt_quantize_operand_with(const mpt_quantize_kernels *kernels,
+                               const mpt_quantize_job *job);
+void mpt_quantize_both_with(const mpt_quantize_kernels *kernels, const mpt_quantize_job *row,
+                            const mpt_quantize_job *col);
+void mpt_round_copy_with(const mpt_quantize_kernels *kernels, mpt_dtype dtype, const float *x,
+                         float *y, size_t n);
+
+/* Runs a job by the steps of the definition, its pieces in parallel (quantize_general.c). */
+void mpt_quantize_general(const mpt_quantize_job *job);
+
+/* ---- values that are not finite (quantize_careful.c) ---- */
+
+/* One row of a strip on its way out: what the elements are made from and where they go. */
+typedef struct mpt_quantize_line {
+    const float *v;
+    const float *encode, *decode; /* of the blocks: one, one each `1 << shift`, or one each */
+    int shift;                    /* elements that share a scale: 2^shift, 0 ... 31 */
+    const uint8_t *high, *low;    /* random bytes */
+    float *value;                 /* NULL: not wanted */
+    uint8_t *code;                /* NULL: not wanted; a byte each */
+    int64_t n;
+} mpt_quantize_line;
+
+/* The same as the kernels, value by value as the definition. */
+void mpt_quantize_careful_line(const mpt_quantize_plan *plan, const mpt_quantize_line *line);
+
+/* The scale of a block of rows x cols values. */
+mpt_block_factors mpt_quantize_careful_scale(const mpt_quantize_plan *plan, const float *v,
+                                             int64_t ld, int64_t rows, int64_t cols);
+
+mpt_quantize_amax mpt_quantize_careful_amax(const float *v, int64_t ld, int64_t rows,
+                                            int64_t cols);
 
 #endif

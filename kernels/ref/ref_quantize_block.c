@@ -28,25 +28,24 @@ static void draw(const block_run *b, int64_t r, int64_t k, uint32_t bits[MPT_RAN
         bits[i] = (uint32_t)high[i] << 8 | low[i];
 }
 
+uint32_t mpt_quantize_code(const mpt_quantizer *q, const mpt_format *f, float y,
+                           uint32_t bits) {
+    switch (q->rounding) {
+    case MPT_ROUNDING_STOCHASTIC:
+        return mpt_encode_stochastic(q->format, y, bits);
+    case MPT_ROUNDING_TOWARD_ZERO:
+        return mpt_encode_as(q->format, f, y, MPT_ROUND_ZERO);
+    case MPT_ROUNDING_HALF_AWAY:
+        return mpt_encode_as(q->format, f, y, MPT_ROUND_AWAY);
+    default:
+        return mpt_encode_as(q->format, f, y, MPT_ROUND_EVEN);
+    }
+}
+
 /* The code of x, whose value under the scale is y. */
 static uint32_t code_of(const block_run *b, float x, float y, uint32_t bits) {
     const mpt_quantizer *q = b->job->q;
-    const mpt_format *f = &b->tensor->format;
-    uint32_t code = 0;
-    switch (q->rounding) {
-    case MPT_ROUNDING_NEAREST:
-        code = mpt_encode_as(q->format, f, y, MPT_ROUND_EVEN);
-        break;
-    case MPT_ROUNDING_STOCHASTIC:
-        code = mpt_encode_stochastic(q->format, y, bits);
-        break;
-    case MPT_ROUNDING_TOWARD_ZERO:
-        code = mpt_encode_as(q->format, f, y, MPT_ROUND_ZERO);
-        break;
-    case MPT_ROUNDING_HALF_AWAY:
-        code = mpt_encode_as(q->format, f, y, MPT_ROUND_AWAY);
-        break;
-    }
+    uint32_t code = mpt_quantize_code(q, &b->tensor->format, y, bits);
     bool visible = b->shape->one_scale && b->tensor->propagate;
     return visible ? mpt_code_visible(q->format, x, code) : code;
 }

@@ -4,7 +4,6 @@
 #include <omp.h>
 
 #include "kernels/cpu/quantize.h"
-#include "kernels/cpu/simd.h"
 
 /* ---- cpu = ref ---- */
 
@@ -90,28 +89,6 @@ static void test_cpu_when_rotation_is_not_16_then_ref(void **state) {
     (void)state;
     for (int n = 2; n <= MPT_HADAMARD_MAX; n *= 8)
         check_all_kinds(case_stochastic(case_rotated(case_nvfp4(1), n, MPT_SIGNS_FIXED)));
-}
-
-static void test_path_when_the_graph_asks_then_it_is_a_fast_one(void **state) {
-    (void)state;
-    if (!mpt_cpu_has_avx2())
-        skip();
-    mpt_quantizer q = case_nvfp4(1), square = case_nvfp4(16);
-    mpt_quantizer fp8 = case_fp8(MPT_DTYPE_E4M3), bf16 = case_cast(MPT_DTYPE_BF16);
-    mpt_quantizer rotated = case_stochastic(case_rotated(q, 16, MPT_SIGNS_FIXED));
-    float y = 0;
-    mpt_quantize_job job = {.q = &q, .rows = 1, .cols = 1, .decoded = &y, .decoded_k = 1};
-    assert_int_equal(mpt_quantize_choose(&job), MPT_QUANTIZE_ROWS);
-    job.q = &square;
-    assert_int_equal(mpt_quantize_choose(&job), MPT_QUANTIZE_SQUARE);
-    job.q = &fp8;
-    assert_int_equal(mpt_quantize_choose(&job), MPT_QUANTIZE_SCALED);
-    job.q = &bf16;
-    assert_int_equal(mpt_quantize_choose(&job), MPT_QUANTIZE_CAST);
-    job.q = &rotated;
-    job.column = true;
-    job.decoded_k = 16;
-    assert_int_equal(mpt_quantize_choose(&job), MPT_QUANTIZE_COLUMNS);
 }
 
 static void test_cpu_when_threads_differ_then_same_bytes(void **state) {
@@ -238,7 +215,6 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_cpu_when_nvfp4_then_ref),
     cmocka_unit_test(test_cpu_when_nvfp4_is_rotated_then_ref),
     cmocka_unit_test(test_cpu_when_rotation_is_not_16_then_ref),
-    cmocka_unit_test(test_path_when_the_graph_asks_then_it_is_a_fast_one),
     cmocka_unit_test(test_cpu_when_threads_differ_then_same_bytes),
     cmocka_unit_test(test_node_when_both_copies_then_as_two_jobs),
     cmocka_unit_test(test_node_when_a_copy_is_not_wanted_then_it_is_left_alone),

@@ -1,0 +1,39 @@
+/* Strips that hold NaN or Inf, value by value as the definition has them.
+ *
+ * The kernels find such strips by the largest magnitude and come here instead of going on in
+ * vectors. Rotation, random bytes and what happens to codes are the same for both. */
+#include "kernels/cpu/quantize.h"
+
+mpt_quantize_amax mpt_quantize_careful_amax(const float *v, int64_t ld, int64_t rows,
+                                            int64_t cols) {
+    mpt_quantize_amax seen = {0, false, false};
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++)
+            mpt_quantize_amax_see(&seen, v[i * ld + j]);
+    return seen;
+}
+
+mpt_block_factors mpt_quantize_careful_scale(const mpt_quantize_plan *plan, const float *v,
+                                             int64_t ld, int64_t rows, int64_t cols) {
+    mpt_quantize_amax seen = mpt_quantize_careful_amax(v, ld, rows, cols);
+    return mpt_quantize_block_scale(plan->job->q, &plan->tensor,
+                                    mpt_quantize_block_amax(&plan->tensor, seen));
+}
+
+void mpt_quantize_careful_line(const mpt_quantize_plan *plan, const mpt_quantize_line *line) {
+    const mpt_quantizer *q = plan->job->q;
+    bool visible = plan->axis == MPT_AXIS_ONE && plan->tensor.propagate;
+    for (int64_t i = 0; i < line->n; i++) {
+        float x = line->v[i];
+        uint32_t bits =
+            line->high ? (uint32_t)line->high[i] << 8 | (line->low ? line->low[i] : 0u) : 0u;
+        uint32_t code = mpt_quantize_code(q, &plan->tensor.format,
+                                          x * line->encode[i >> line->shift], bits);
+        if (visible)
+            code = mpt_code_visible(q->format, x, code);
+        if (line->code)
+            line->code[i] = (uint8_t)code;
+        if (line->value)
+            line->value[i] = mpt_decode(q->format, code) * line->decode[i >> line->shift];
+    }
+}

@@ -1,0 +1,364 @@
+/* Strips: the quantizer's kernels, written over the words of lanes_*.h.
+ *
+ * Compiled once a level, by quantize_avx512.c, quantize_avx2.c and quantize_portable.c. A panel
+ * of the matrix is worked on in strips of a few rows and MPT_PANEL_COLS columns, which stay in
+ * the first cache from one step to the next: load, rotate, largest magnitudes, scales, codes
+ * and values, packing. A vector is always neighbours of one row of memory: for blocks along the
+ * rows it has one scale, for blocks down the columns each lane has its own, and nothing is
+ * transposed but the codes of a column copy, as bytes, when a panel is done. The steps before
+ * the codes are in strip_values.h. */
+#ifndef MPT_KERNELS_CPU_QUANTIZE_STRIP_H
+#define MPT_KERNELS_CPU_QUANTIZE_STRIP_H
+
+#include "kernels/cpu/strip_values.h"
+
+/* ---- codes and values of a line ---- */
+
+/* What a loop is compiled for. */
+typedef struct lane_loop {
+    lane_kind kind;
+    bool by_lane; /* every element has a scale of its own */
+    bool codes;   /* makes codes, else values */
+} lane_loop;
+
+LANE vf line_factor(const float *of, int64_t i, const mpt_quantize_line *line, bool by_lane) {
+    return by_lane ? v_load(of + i) : v_all(of[i >> line->shift]);
+}
+
+LANE void encode_loop(const mpt_quantize_plan *plan, const mpt_quantize_line *line,
+                      lane_loop loop) {
+    lane_format f = v_format(plan, loop.kind.format);
+    bool random = loop.kind.rounding == MPT_ROUNDING_STOCHASTIC;
+    for (int64_t i = 0; i < line->n; i += 4 * LANES) {
+        vi code[4];
+        EACH4(u) {
+            int64_t j = i + u * LANES;
+            vf y = v_mul(v_load(line->v + j), line_factor(line->encode, j, line, loop.by_lane));
+            vi high = v_set(0), low = v_set(0);
+            if (random)
+                high = v_load_bytes(line->high + j);
+            if (random && line->low)
+                low = v_load_bytes(line->low + j);
+            if (loop.codes)
+                code[u] = v_code(f, loop.kind, y, high, low);
+            else
+                v_store(line->value + j,
+                        v_mul(v_value(f, loop.kind, y, high, low),
+                              line_factor(line->decode, j, line, loop.by_lane)));
+        }
+        if (loop.codes)
+            v_store_bytes4(line->code + i, code[0], code[1], code[2], code[3]);
+    }
+}
+
+#define ENCODE(FORMAT, ROUNDING, BY_LANE, CODES)                                               \
+    encode_loop(plan, line,                                                                    \
+                (lane_loop){{MPT_DTYPE_##FORMAT, MPT_ROUNDING_##ROUNDING}, BY_LANE, CODES})
+
+/* Of the formats, E2M1, E4M3 and E5M2 have loops of their own where they are rounded most. */
+#define ENCODE_FUNCTION(name, BY_LANE, CODES)                                                  \
+    KERNEL static void name(const mpt_quantize_plan *plan, const mpt_quantize_line *line) {    \
+        mpt_dtype format = plan->job->q->format;                                               \
+        switch (plan->job->q->rounding) {                                                      \
+        case MPT_ROUNDING_NEAREST:                                                             \
+            if (format == MPT_DTYPE_E2M1)                                                      \
+                ENCODE(E2M1, NEAREST, BY_LANE, CODES);                                         \
+            else if (format == MPT_DTYPE_E4M3)                                                 \
+                ENCODE(E4M3, NEAREST, BY_LANE, CODES);                                         \
+            else if (format == MPT_DTYPE_E5M2)                                                 \
+                ENCODE(E5M2, NEAREST, BY_LANE, CODES);                                         \
+            else                                                                               \
+                ENCODE(FP32, NEAREST, BY_LANE, CODES);                                         \
+            break;                                                                             \
+        case MPT_ROUNDING_STOCHASTIC:                                                          \
+            if (format == MPT_DTYPE_E2M1)                                                      \
+                ENCODE(E2M1, STOCHASTIC, BY_LANE, CODES);                                      \
+            else                                                                               \
+                ENCODE(FP32, STOCHASTIC, BY_LANE, CODES);                                      \
+            break;                                                                             \
+        case MPT_ROUNDING_TOWARD_ZERO:                                                         \
+            ENCODE(FP32, TOWARD_ZERO, BY_LANE, CODES);                                         \
+            break;                                                                             \
+        case MPT_ROUNDING_HALF_AWAY:                                                           \
+            ENCODE(FP32, HALF_AWAY, BY_LANE, CODES);                                           \
+            break;                                                                             \
+        }                                                                                      \
+    }
+
+ENCODE_FUNCTION(encode_codes, false, true)
+ENCODE_FUNCTION(encode_values, false, false)
+ENCODE_FUNCTION(encode_codes_by_lane, true, true)
+ENCODE_FUNCTION(encode_values_by_lane, true, false)
+
+KERNEL static void encode_line(const mpt_quantize_plan *plan, const mpt_quantize_line *line,
+                               bool bad) {
+    if (bad) {
+        mpt_quantize_careful_line(plan, line);
+        return;
+    }
+    if (line->code)
+        (line->shift ? encode_codes : encode_codes_by_lane)(plan, line);
+    if (line->value)
+        (line->shift ? encode_values : encode_values_by_lane)(plan, line);
+}
+
+/* ---- one copy's share of a panel ---- */
+
+/* Buffers of one copy. */
+typedef struct side {
+    _Alignas(64) float rotated[MPT_PANEL_ROWS * MPT_PANEL_COLS];
+    _Alignas(64) uint8_t codes[MPT_PANEL_ROWS * MPT_PANEL_COLS]; /* column copy: the panel */
+    _Alignas(64) uint8_t high[16 * MPT_PANEL_COLS], low[16 * MPT_PANEL_COLS];
+    _Alignas(64) uint8_t line_codes[MPT_LINE_COLS], packed[MPT_LINE_COLS];
+    _Alignas(64) float line_values[MPT_LINE_COLS];
+    strip_scales scales;
+    uint32_t scale_bits[MPT_PANEL_ROWS / 16][MPT_PANEL_COLS]; /* column copy: the panel's */
+} side;
+
+static void put_scale(const mpt_quantize_plan *plan, int64_t at, uint32_t bits) {
+    if (plan->job->q->scale_format <= MPT_SCALE_POW2)
+        ((float *)plan->job->scales)[at] = mpt_bits_float(bits);
+    else
+        ((uint8_t *)plan->job->scales)[at] = (uint8_t)bits;
+}
+
+/* The scales of the blocks from row `r` on: a row copy's go out, a column copy's wait. */
+static void put_scales(const mpt_quantize_plan *plan, side *s, const strip *t, int64_t r) {
+    bool floats = plan->job->q->scale_format <= MPT_SCALE_POW2;
+    if (!plan->job->scales || plan->axis == MPT_AXIS_ONE)
+        return;
+    if (plan->job->column) {
+        const void *from = floats ? (const void *)s->scales.decode : s->scales.code;
+        memcpy(s->scale_bits[(t->row + r) % MPT_PANEL_ROWS / plan->block], from,
+               sizeof s->scale_bits[0]);
+        return;
+    }
+    int64_t rows = plan->axis == MPT_AXIS_ROW ? 1 : plan->block;
+    int64_t at = (t->row + r) / rows * plan->blocks_k + t->col / plan->block;
+    for (int64_t b = 0; b * plan->block < t->cols; b++)
+        put_scale(plan, at + b,
+                  floats ? mpt_float_bits(s->scales.decode[b]) : s->scales.code[b]);
+}
+
+/* Random bytes of row r of the strip, or of the sixteen rows from there. */
+KERNEL static void draw(const mpt_quantize_plan *plan, side *s, const strip *t, int64_t r) {
+    uint64_t first = plan->job->key.first_group, groups = (uint64_t)plan->groups;
+    uint64_t row = (uint64_t)(t->row + r), col = (uint64_t)t->col;
+    bool two = !mpt_takes_one_byte(plan->job->q->format);
+    for (int half = 0; half <= (two ? 1 : 0); half++) {
+        uint8_t *out = half ? s->low : s->high;
+        uint32_t low = half ? MPT_RANDOM_LOW : 0;
+        if (!plan->job->column)
+            v_row_bytes(plan, first + row * groups + col / 16, low, t->width, out);
+        else if (r % 16 == 0)
+            v_column_bytes(plan, first + col * groups + row / 16, groups, low, t->width, out,
+                           MPT_PANEL_COLS);
+    }
+}
+
+/* Packs or copies the codes of a row of a row copy to where they belong. */
+KERNEL static void put_codes(const mpt_quantize_plan *plan, side *s, const strip *t,
+                             int64_t r) {
+    const mpt_quantize_job *job = plan->job;
+    if (mpt_code_bits(job->q->format) == 8) {
+        uint8_t *to = job->codes + (t->row + r) * plan->k + t->col;
+        memcpy(to, s->line_codes, (size_t)t->cols);
+        return;
+    }
+    uint8_t *to = job->codes + (t->row + r) * ((plan->k + 1) / 2) + t->col / 2;
+    bool whole = t->cols == t->width;
+    if (!whole)
+        s->line_codes[t->cols] = 0; /* the other half of the last byte */
+    for (int64_t i = 0; i < t->width; i += 64)
+        v_pack_nibbles((whole ? to : s->packed) + i / 2, s->line_codes + i);
+    if (!whole)
+        memcpy(to, s->packed, (size_t)(t->cols + 1) / 2);
+}
+
+/* One row of the strip: where its codes and values go, then both. */
+KERNEL static void run_line(const mpt_quantize_plan *plan, side *s, const strip *t, int64_t r,
+                            bool bad) {
+    const mpt_quantize_job *job = plan->job;
+    bool random = job->q->rounding == MPT_ROUNDING_STOCHASTIC;
+    int64_t of_row = random && job->column ? r % 16 * MPT_PANEL_COLS : 0;
+    int64_t row = t->row + r, values = plan->decoded_cols - t->col;
+    mpt_quantize_line line = {.v = t->v + r * t->ld, .n = t->width};
+    line.encode = s->scales.encode;
+    line.decode = s->scales.decode;
+    line.shift = s->scales.shift;
+    if (random) {
+        draw(plan, s, t, r);
+        line.high = s->high + of_row;
+        line.low = mpt_takes_one_byte(job->q->format) ? NULL : s->low + of_row;
+    }
+    if (job->codes)
+        line.code =
+            job->column ? s->codes + row % MPT_PANEL_ROWS * MPT_PANEL_COLS : s->line_codes;
+    float *decoded = NULL;
+    if (job->decoded && row < plan->decoded_rows && values > 0) {
+        decoded = job->decoded + row * plan->decoded_ld + t->col;
+        line.value = values >= t->width ? decoded : s->line_values;
+    }
+    encode_line(plan, &line, bad);
+    if (decoded && line.value != decoded)
+        memcpy(decoded, line.value,
+               (size_t)(values < t->cols ? values : t->cols) * sizeof(float));
+    if (job->codes && !job->column)
+        put_codes(plan, s, t, r);
+}
+
+/* One copy of a strip whose values are loaded. */
+KERNEL static void run_strip(const mpt_quantize_plan *plan, side *s, strip t,
+                             mpt_quantize_amax *seen) {
+    t.rows = t.rows < plan->rows - t.row ? t.rows : plan->rows - t.row;
+    t.cols = t.cols < plan->cols - t.col ? t.cols : plan->cols - t.col;
+    if (t.rows <= 0 || t.cols <= 0)
+        return;
+    if (plan->job->q->hadamard.size)
+        strip_rotate(plan, &t, s->rotated, true);
+    int64_t step = plan->axis == MPT_AXIS_ROW ? 1 : plan->block;
+    bool bad = false;
+    for (int64_t r = 0; r < t.rows; r++) {
+        if (plan->axis == MPT_AXIS_ONE && r == 0) {
+            if (!plan->finite) {
+                mpt_quantize_amax most = strip_amax(&t);
+                mpt_quantize_amax_merge(seen, most);
+                bad = most.inf || most.nan;
+            }
+            s->scales.encode[0] = plan->tensor.scale;
+            s->scales.decode[0] = 1.0f;
+            s->scales.shift = 31;
+        } else if (plan->axis != MPT_AXIS_ONE && r % step == 0) {
+            bad = strip_scale(plan, &t, r, &s->scales);
+            put_scales(plan, s, &t, r);
+        }
+        run_line(plan, s, &t, r, bad);
+    }
+}
+
+/* ---- codes of a column copy ---- */
+
+/* Sixteen columns of the panel's codes, which lie along the rows of the output. */
+KERNEL static void put_columns(const mpt_quantize_plan *plan, const side *s,
+                               const mpt_panel *panel, int64_t col, int64_t bytes) {
+    bool nibbles = mpt_code_bits(plan->job->q->format) == 4;
+    int64_t ld = nibbles ? (plan->k + 1) / 2 : plan->k;
+    uint8_t turned[16 * MPT_PANEL_ROWS];
+    for (int64_t b = 0; b < bytes; b += 16)
+        v_transpose_bytes(turned + b, MPT_PANEL_ROWS, s->codes + b * MPT_PANEL_COLS + col,
+                          MPT_PANEL_COLS);
+    uint8_t *to =
+        plan->job->codes + (panel->col + col) * ld + (nibbles ? panel->row / 2 : panel->row);
+    for (int64_t i = 0; i < 16 && col + i < panel->cols; i++)
+        memcpy(to + i * ld, turned + i * MPT_PANEL_ROWS, (size_t)bytes);
+}
+
+KERNEL static void finish_column_codes(const mpt_quantize_plan *plan, side *s,
+                                       const mpt_panel *panel) {
+    int64_t bytes = panel->rows;
+    memset(s->codes + panel->rows * MPT_PANEL_COLS, 0,
+           (size_t)((MPT_PANEL_ROWS - panel->rows) * MPT_PANEL_COLS));
+    if (mpt_code_bits(plan->job->q->format) == 4) {
+        bytes = (panel->rows + 1) / 2;
+        for (int64_t i = 0; i < bytes; i++)
+            for (int64_t j = 0; j < panel->cols; j += 16) {
+                const uint8_t *even = s->codes + 2 * i * MPT_PANEL_COLS + j;
+                v_merge_nibbles(s->codes + i * MPT_PANEL_COLS + j, even, even + MPT_PANEL_COLS);
+            }
+    }
+    for (int64_t j = 0; j < panel->cols; j += 16)
+        put_columns(plan, s, panel, j, bytes);
+}
+
+static void finish_column_scales(const mpt_quantize_plan *plan, const side *s,
+                                 const mpt_panel *panel) {
+    int64_t across = plan->axis == MPT_AXIS_SQUARE ? plan->block : 1;
+    int64_t first = panel->col / across * plan->blocks_k + panel->row / plan->block;
+    for (int64_t i = 0; i * across < panel->cols; i++)
+        for (int64_t b = 0; b * plan->block < panel->rows; b++)
+            put_scale(plan, first + i * plan->blocks_k + b, s->scale_bits[b][i]);
+}
+
+/* What of a column copy is put out once its panel is done. */
+KERNEL static void finish_columns(const mpt_quantize_plan *plan, side *s,
+                                  const mpt_panel *panel) {
+    mpt_panel p = *panel;
+    p.rows = p.rows < plan->rows - p.row ? p.rows : plan->rows - p.row;
+    p.cols = p.cols < plan->cols - p.col ? p.cols : plan->cols - p.col;
+    if (!plan->job->column || p.rows <= 0 || p.cols <= 0)
+        return;
+    if (plan->job->codes)
+        finish_column_codes(plan, s, &p);
+    if (plan->job->scales && plan->axis != MPT_AXIS_ONE)
+        finish_column_scales(plan, s, &p);
+}
+
+/* ---- panels ---- */
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* Columns that are worked on together. */
+static int64_t piece_cols(const mpt_quantize_plan *plan) {
+    return plan->strip == 1 ? MPT_LINE_COLS : MPT_PANEL_COLS;
+}
+
+KERNEL static mpt_quantize_amax panel_amax(const mpt_quantize_plan *plan,
+                                           const mpt_panel *panel) {
+    _Alignas(64) float loaded[MPT_PANEL_ROWS * MPT_PANEL_COLS],
+        rotated[MPT_PANEL_ROWS * MPT_PANEL_COLS];
+    mpt_quantize_amax most = {0, false, false};
+    for (int64_t c = 0; c < panel->cols; c += piece_cols(plan))
+        for (int64_t r = 0; r < panel->rows; r += plan->strip) {
+            strip t = {.row = panel->row + r, .col = panel->col + c};
+            t.rows = least(plan->strip, panel->rows - r);
+            t.cols = least(piece_cols(plan), panel->cols - c);
+            strip_load(plan, &t, loaded, false);
+            mpt_quantize_amax_merge(&most, strip_rotated_amax(plan, &t, rotated));
+        }
+    return most;
+}
+
+/* A panel in pieces of some columns, all strips of one before the next. */
+KERNEL static mpt_quantize_amax panel_run(const mpt_quantize_plan *plan,
+                                          const mpt_panel *panel) {
+    _Alignas(64) float loaded[MPT_PANEL_ROWS * MPT_PANEL_COLS];
+    side s;
+    mpt_quantize_amax most = {0, false, false};
+    for (int64_t c = 0; c < panel->cols; c += piece_cols(plan)) {
+        mpt_panel piece = *panel;
+        piece.col += c;
+        piece.cols = least(piece_cols(plan), panel->cols - c);
+        for (int64_t r = 0; r < panel->rows; r += plan->strip) {
+            strip t = {.row = panel->row + r, .col = piece.col, .cols = piece.cols};
+            t.rows = least(plan->strip, panel->rows - r);
+            strip_load(plan, &t, loaded, false);
+            run_strip(plan, &s, t, &most);
+        }
+        finish_columns(plan, &s, &piece);
+    }
+    return most;
+}
+
+KERNEL static void panel_both(const mpt_quantize_plan *row, const mpt_quantize_plan *col,
+                              const mpt_panel *panel, mpt_quantize_amax out_seen[2]) {
+    _Alignas(64) float loaded[MPT_PANEL_ROWS * MPT_PANEL_COLS];
+    side row_side, col_side;
+    int64_t step = row->strip > col->strip ? row->strip : col->strip;
+    for (int64_t c = 0; c < panel->cols; c += MPT_PANEL_COLS) {
+        mpt_panel piece = *panel;
+        piece.col += c;
+        piece.cols = least(MPT_PANEL_COLS, panel->cols - c);
+        for (int64_t r = 0; r < panel->rows; r += step) {
+            strip t = {.row = panel->row + r, .col = piece.col, .cols = piece.cols};
+            t.rows = least(step, panel->rows - r);
+            strip_load(col, &t, loaded, true);
+            run_strip(row, &row_side, t, &out_seen[0]);
+            run_strip(col, &col_side, t, &out_seen[1]);
+        }
+        finish_columns(col, &col_side, &piece);
+    }
+}
+
+#endif
