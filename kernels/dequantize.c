@@ -40,9 +40,12 @@ static float restore_of_tensor(const mpt_quantize_job *job) {
     return job->factor ? *job->factor : *(const float *)job->scales;
 }
 
+enum { MANY = 1 << 14 }; /* elements that are worth more than one thread */
+
 void mpt_dequantize(const mpt_quantize_job *job, float *y) {
     mpt_quantize_shape s = mpt_quantize_shape_of(job);
     float one = s.one_scale ? restore_of_tensor(job) : 0.0f;
+#pragma omp parallel for schedule(static) if (s.rows * s.k_in > MANY)
     for (int64_t r = 0; r < s.rows; r++)
         for (int64_t k = 0; k < s.k_in; k++) {
             int64_t at = s.one_scale ? 0 : r / s.block_rows * s.blocks_k + k / s.block_k;
