@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/table.h"
+#include "kernels/cpu/quantize.h"
 #include "plan/json.h"
 #include "plan/text.h"
 #include "recipe/schema.h"
@@ -345,13 +346,19 @@ static void print_line(const bench_line *line, mpt_table *table) {
     mpt_table_cell(table, "%.2f", line->copies / line->seconds);
 }
 
+/* What instructions the kernels were found to run with. */
+static const char *level_name(void) {
+    static const char *const names[MPT_LEVEL_COUNT] = {"portable C", "AVX2", "AVX-512"};
+    return names[mpt_quantize_best_level()];
+}
+
 static void print(bench *b, mpt_str *out) {
     mpt_table table;
     mpt_words threads = {.len = 0};
     bench_line first = copy_line(b);
     mpt_words_things(&threads, omp_get_max_threads(), "thread");
-    mpt_str_printf(out, "%lld x %lld float32, %s\n\n", (long long)b->n_rows,
-                   (long long)b->n_cols, threads.data);
+    mpt_str_printf(out, "%lld x %lld float32, %s, %s kernels\n\n", (long long)b->n_rows,
+                   (long long)b->n_cols, threads.data, level_name());
     mpt_table_init(&table, b->ctx, "quantizer|>Melem/s|>GB/s|>of copy");
     print_line(&first, &table);
     for (int i = 0; i < N_ROWS; i++)
