@@ -150,11 +150,13 @@ void mpt_quantize_operand(const mpt_quantize_job *job) {
 /* ---- both copies ---- */
 
 /* The panels of two plans over one matrix: both paddings are in them. */
-static cut cut_of_both(const mpt_quantize_plan *row, const mpt_quantize_plan *col) {
+static cut cut_of_both(const mpt_quantize_plan *row, const mpt_quantize_plan *col,
+                       bool panels) {
     mpt_quantize_plan all = *col;
     all.rows = row->rows > col->rows ? row->rows : col->rows;
     all.cols = row->cols > col->cols ? row->cols : col->cols;
-    return cut_of(&all, true);
+    all.strip = row->strip > col->strip ? row->strip : col->strip;
+    return cut_of(&all, panels);
 }
 
 /* The largest magnitudes of those copies that need them before they are made. Without a
@@ -167,7 +169,7 @@ static void amax_of_both(const mpt_quantize_kernels *kernels, mpt_quantize_plan 
         needs[i] = mpt_quantize_needs_amax(plan[i]->job) && !scale_is_given(plan[i]->job);
     }
     if (needs[0] && needs[1] && (turns[0] || turns[1])) {
-        cut c = cut_of_both(plan[0], plan[1]);
+        cut c = cut_of_both(plan[0], plan[1], false);
         mpt_quantize_amax row = seen[0], col = seen[1];
 #pragma omp parallel for schedule(static) reduction(see : row, col) if (c.rows * c.cols > SMALL)
         for (int64_t i = 0; i < c.count; i++) {
@@ -193,7 +195,7 @@ static void run_both(const mpt_quantize_kernels *kernels, mpt_quantize_plan *pla
     amax_of_both(kernels, plan, before);
     for (int i = 0; i < 2; i++)
         plan[i]->tensor = mpt_quantize_tensor_scale(plan[i]->job, before[i]);
-    cut c = cut_of_both(plan[0], plan[1]);
+    cut c = cut_of_both(plan[0], plan[1], true);
 #pragma omp parallel for schedule(static) reduction(see : row, col) if (c.rows * c.cols > SMALL)
     for (int64_t i = 0; i < c.count; i++) {
         mpt_panel p = panel_at(&c, i);
