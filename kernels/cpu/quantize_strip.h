@@ -25,34 +25,34 @@ LANE vf line_factor(const float *of, int64_t i, const mpt_quantize_line *line, b
     return by_lane ? v_load(of + i) : v_all(of[i >> line->shift]);
 }
 
-LANE void encode_loop(const mpt_quantize_plan *plan, const mpt_quantize_line *line,
-                      lane_loop loop) {
+/* The line comes as a copy: stores to its outputs then leave it in registers. */
+LANE void encode_loop(const mpt_quantize_plan *plan, mpt_quantize_line line, lane_loop loop) {
     lane_format f = v_format(plan, loop.kind.format);
     bool random = loop.kind.rounding == MPT_ROUNDING_STOCHASTIC;
-    for (int64_t i = 0; i < line->n; i += 4 * LANES) {
+    for (int64_t i = 0; i < line.n; i += 4 * LANES) {
         vi code[4];
         EACH4(u) {
             int64_t j = i + u * LANES;
-            vf y = v_mul(v_load(line->v + j), line_factor(line->encode, j, line, loop.by_lane));
+            vf y = v_mul(v_load(line.v + j), line_factor(line.encode, j, &line, loop.by_lane));
             vi high = v_set(0), low = v_set(0);
             if (random)
-                high = v_load_bytes(line->high + j);
-            if (random && line->low)
-                low = v_load_bytes(line->low + j);
+                high = v_load_bytes(line.high + j);
+            if (random && line.low)
+                low = v_load_bytes(line.low + j);
             if (loop.codes)
                 code[u] = v_code(f, loop.kind, y, high, low);
             else
-                v_store(line->value + j,
+                v_store(line.value + j,
                         v_mul(v_value(f, loop.kind, y, high, low),
-                              line_factor(line->decode, j, line, loop.by_lane)));
+                              line_factor(line.decode, j, &line, loop.by_lane)));
         }
         if (loop.codes)
-            v_store_bytes4(line->code + i, code[0], code[1], code[2], code[3]);
+            v_store_bytes4(line.code + i, code[0], code[1], code[2], code[3]);
     }
 }
 
 #define ENCODE(FORMAT, ROUNDING, BY_LANE, CODES)                                               \
-    encode_loop(plan, line,                                                                    \
+    encode_loop(plan, *line,                                                                   \
                 (lane_loop){{MPT_DTYPE_##FORMAT, MPT_ROUNDING_##ROUNDING}, BY_LANE, CODES})
 
 /* Of the formats, E2M1, E4M3 and E5M2 have loops of their own where they are rounded most. */
