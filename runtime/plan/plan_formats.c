@@ -52,7 +52,7 @@ static void print_scales(mpt_table *table, const mpt_quantizer *q) {
                    by_rule ? mpt_plan_scale_rule(q) : "", levels[q->outer]);
 }
 
-/* What the columns leave out: "delayed history=16 nonfinite=saturate"; "" where nothing is. */
+/* What the columns and the lines below leave out: "nonfinite=saturate"; "" where nothing is. */
 static void print_besides(const mpt_quantizer *q, char out[MPT_QUANTIZER_TEXT]) {
     mpt_quantizer rest, bare;
     out[0] = 0;
@@ -62,6 +62,8 @@ static void print_besides(const mpt_quantizer *q, char out[MPT_QUANTIZER_TEXT]) 
     rest.format = bare.format;
     rest.block_rows = rest.block_cols = 0;
     rest.scale_format = bare.scale_format;
+    if (rest.scale.kind == MPT_SCALING_DELAYED)
+        rest.scale = bare.scale;
     rest.outer = bare.outer;
     rest.rounding = bare.rounding;
     rest.hadamard = bare.hadamard;
@@ -95,6 +97,31 @@ static void print_quantizer(mpt_table *table, const char *operands, const mpt_qu
                        q->hadamard.signs == MPT_SIGNS_NONE ? "no" : mpt_plan_signs(q));
 }
 
+static bool same_source(const mpt_scale_source *a, const mpt_scale_source *b) {
+    return a->kind == b->kind && a->history == b->history && a->algo == b->algo &&
+           a->margin == b->margin && a->reduce_amax == b->reduce_amax &&
+           a->headroom == b->headroom;
+}
+
+/* Below the table, what delayed scales are made of: a line for each distinct way. */
+static void print_delayed(const mpt_policy *policy, mpt_str *out) {
+    for (int s = 0; s < MPT_SLOT_COUNT; s++) {
+        const mpt_scale_source *source = &policy->slot[s].scale;
+        bool said = source->kind != MPT_SCALING_DELAYED;
+        for (int t = 0; t < s && !said; t++)
+            said = same_source(source, &policy->slot[t].scale);
+        if (said)
+            continue;
+        mpt_str_printf(out, "  delayed: %s of the last %d steps, margin %d",
+                       source->algo == MPT_AMAX_MAX ? "largest amax" : "most recent amax",
+                       (int)source->history, (int)source->margin);
+        if (source->headroom != 1)
+            mpt_str_printf(out, ", headroom %g", source->headroom);
+        mpt_str_printf(out, "%s; current scales at the first step\n",
+                       source->reduce_amax ? "" : ", each rank its own");
+    }
+}
+
 /* The slots of one policy, those with the same quantizer on one line. */
 static void print_slots(const mpt_policy *policy, mpt_str *out) {
     bool done[MPT_SLOT_COUNT] = {false}, any = false;
@@ -123,6 +150,7 @@ static void print_slots(const mpt_policy *policy, mpt_str *out) {
             mpt_table_cell(&table, "%s", *besides ? besides : "-");
     }
     mpt_text_table(out, &table);
+    print_delayed(policy, out);
 }
 
 static bool is_plain(const mpt_policy *policy) {

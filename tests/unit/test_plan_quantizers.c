@@ -68,15 +68,25 @@ static void test_text_when_fields_have_no_column_then_they_stand_besides(void **
                 "scale_rule = four_over_six { bound = 448 } }",
                 "nvfp4   1x16   e4m3 four_over_six under one a row  nearest   -         "
                 "scale_rule=four_over_six bound=448 nonfinite=saturate\n");
-    expect_line("gemm { weight = e4m3, activation = e4m3,\n"
-                "gradient = e5m2 { scale = delayed { history = 16 } } }",
-                "e5m2    tensor  fp32 delayed  nearest   -         delayed history=16\n");
-    expect_line("gemm { weight = e4m3, activation = e4m3,\n"
-                "gradient = e5m2 { scale = delayed { history = 16 } } }",
-                "e4m3    tensor  fp32          nearest   -         -\n");
     expect_line("e4m3 { scale = static(0.5), headroom = 0.75 }",
                 "e4m3    tensor  fp32 static  nearest   -         static value=0.5 "
                 "headroom=0.75\n");
+}
+
+static void test_text_when_scaling_is_delayed_then_its_window_is_told(void **state) {
+    (void)state;
+    static const char use[] =
+        "gemm { weight = e4m3, activation = e4m3 { scale = delayed {} },\n"
+        "gradient = e5m2 { scale = delayed { history = 16, margin = 2,\n"
+        "algo = 'most_recent', headroom = 1.5, reduce_amax = false } } }";
+    expect_line(use, "e5m2    tensor  fp32 delayed  nearest   -\n");
+    expect_line(use, "e4m3    tensor  fp32          nearest   -\n");
+    expect_line(use,
+                "  delayed: largest amax of the last 1024 steps, margin 0; current scales at "
+                "the first step\n");
+    expect_line(use,
+                "  delayed: most recent amax of the last 16 steps, margin 2, headroom 1.5, "
+                "each rank its own; current scales at the first step\n");
 }
 
 /* ---- JSON ---- */
@@ -184,6 +194,7 @@ static void test_list_when_formats_then_facts_and_presets(void **state) {
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_text_when_formats_vary_then_each_operand_is_told),
     cmocka_unit_test(test_text_when_fields_have_no_column_then_they_stand_besides),
+    cmocka_unit_test(test_text_when_scaling_is_delayed_then_its_window_is_told),
     cmocka_unit_test(test_json_when_delayed_then_its_fields_are_told),
     cmocka_unit_test(test_json_when_static_or_plain_then_no_delayed_fields),
     cmocka_unit_test(test_json_when_signs_are_random_then_told),
