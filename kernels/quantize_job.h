@@ -138,6 +138,11 @@ void mpt_quantize_block_rows(const mpt_quantize_job *job, const mpt_tensor_scale
  * sixteen random ones. */
 uint32_t mpt_quantize_code(const mpt_quantizer *q, const mpt_format *f, float y, uint32_t bits);
 
+/* Adds one value to the counts: x became y under its scale, which was rounded to `value`, a
+ * number of format f; that times `restore` is what its code stands for. */
+void mpt_quantize_count(mpt_quantize_counts *counts, const mpt_format *f, float x, float y,
+                        float value, float restore);
+
 /* Part of a block of the quantized orientation. */
 typedef struct mpt_quantize_area {
     int64_t r0, r1, k0, k1;

@@ -18,6 +18,7 @@
 /* The 512 bits, lowest first, as every width that is needed. */
 typedef union model_bits {
     float f32[16];
+    double f64[8];
     int32_t i32[16];
     uint32_t u32[16];
     uint64_t u64[8];
@@ -29,11 +30,15 @@ typedef union model_bits {
 typedef struct model_ps {
     model_bits b;
 } model_ps;
+typedef struct model_pd {
+    model_bits b;
+} model_pd;
 typedef struct model_si {
     model_bits b;
 } model_si;
 
 #define __m512    model_ps
+#define __m512d   model_pd
 #define __m512i   model_si
 #define __mmask16 uint16_t
 
@@ -54,6 +59,9 @@ MODEL_LANES(model_ps, model_mul_ps, 16, f32, a.b.f32[i] * b.b.f32[i])
 MODEL_LANES(model_ps, model_div_ps, 16, f32, a.b.f32[i] / b.b.f32[i])
 MODEL_LANES(model_ps, model_min_ps, 16, f32,
             a.b.f32[i] < b.b.f32[i] ? a.b.f32[i] : b.b.f32[i]) /* the second for NaN, and 0 */
+MODEL_LANES(model_pd, model_add_pd, 8, f64, a.b.f64[i] + b.b.f64[i])
+MODEL_LANES(model_pd, model_sub_pd, 8, f64, a.b.f64[i] - b.b.f64[i])
+MODEL_LANES(model_pd, model_mul_pd, 8, f64, a.b.f64[i] * b.b.f64[i])
 MODEL_LANES(model_si, model_add_epi32, 16, u32, a.b.u32[i] + b.b.u32[i])
 MODEL_LANES(model_si, model_sub_epi32, 16, u32, a.b.u32[i] - b.b.u32[i])
 MODEL_LANES(model_si, model_min_epi32, 16, i32,
@@ -107,6 +115,12 @@ MODEL model_ps model_set1_ps(float x) {
         r.b.f32[i] = x;
     return r;
 }
+MODEL model_pd model_set1_pd(double x) {
+    model_pd r;
+    for (int i = 0; i < 8; i++)
+        r.b.f64[i] = x;
+    return r;
+}
 MODEL model_ps model_setr4_ps(float a, float b, float c, float d) {
     model_ps r;
     const float of[4] = {a, b, c, d};
@@ -148,6 +162,9 @@ MODEL model_si model_loadu_si512(const void *p) {
 MODEL void model_storeu_ps(void *p, model_ps a) {
     memcpy(p, &a, sizeof a);
 }
+MODEL void model_storeu_pd(void *p, model_pd a) {
+    memcpy(p, &a, sizeof a);
+}
 MODEL void model_storeu_si512(void *p, model_si a) {
     memcpy(p, &a, sizeof a);
 }
@@ -161,6 +178,22 @@ MODEL model_ps model_cvtepi32_ps(model_si a) {
     model_ps r;
     for (int i = 0; i < 16; i++)
         r.b.f32[i] = (float)a.b.i32[i];
+    return r;
+}
+MODEL __m256 model_extractf32x8_ps(model_ps a, int half) {
+    __m256 r;
+    memcpy(&r, a.b.f32 + 8 * half, sizeof r);
+    return r;
+}
+MODEL __m256 model_castps512_ps256(model_ps a) {
+    return model_extractf32x8_ps(a, 0);
+}
+MODEL model_pd model_cvtps_pd(__m256 a) {
+    model_pd r;
+    float of[8];
+    memcpy(of, &a, sizeof of);
+    for (int i = 0; i < 8; i++)
+        r.b.f64[i] = (double)of[i];
     return r;
 }
 MODEL model_si model_cvttps_epi32(model_ps a) { /* out of range: the lowest integer */
@@ -311,10 +344,14 @@ MODEL model_si model_packus_epi16(model_si a, model_si b) {
 #define _mm512_add_epi32 model_add_epi32
 #undef _mm512_add_epi64
 #define _mm512_add_epi64 model_add_epi64
+#undef _mm512_add_pd
+#define _mm512_add_pd model_add_pd
 #undef _mm512_add_ps
 #define _mm512_add_ps model_add_ps
 #undef _mm512_and_si512
 #define _mm512_and_si512 model_and_si512
+#undef _mm512_castps512_ps256
+#define _mm512_castps512_ps256 model_castps512_ps256
 #undef _mm512_castps_si512
 #define _mm512_castps_si512 model_castps_si512
 #undef _mm512_castsi512_ps
@@ -331,10 +368,14 @@ MODEL model_si model_packus_epi16(model_si a, model_si b) {
 #define _mm512_cvtepu16_epi32 model_cvtepu16_epi32
 #undef _mm512_cvtepu8_epi32
 #define _mm512_cvtepu8_epi32 model_cvtepu8_epi32
+#undef _mm512_cvtps_pd
+#define _mm512_cvtps_pd model_cvtps_pd
 #undef _mm512_cvttps_epi32
 #define _mm512_cvttps_epi32 model_cvttps_epi32
 #undef _mm512_div_ps
 #define _mm512_div_ps model_div_ps
+#undef _mm512_extractf32x8_ps
+#define _mm512_extractf32x8_ps model_extractf32x8_ps
 #undef _mm512_loadu_ps
 #define _mm512_loadu_ps model_loadu_ps
 #undef _mm512_loadu_si512
@@ -361,6 +402,8 @@ MODEL model_si model_packus_epi16(model_si a, model_si b) {
 #define _mm512_moveldup_ps model_moveldup_ps
 #undef _mm512_mul_epu32
 #define _mm512_mul_epu32 model_mul_epu32
+#undef _mm512_mul_pd
+#define _mm512_mul_pd model_mul_pd
 #undef _mm512_mul_ps
 #define _mm512_mul_ps model_mul_ps
 #undef _mm512_mullo_epi64
@@ -385,6 +428,8 @@ MODEL model_si model_packus_epi16(model_si a, model_si b) {
 #define _mm512_set1_epi32 model_set1_epi32
 #undef _mm512_set1_epi64
 #define _mm512_set1_epi64 model_set1_epi64
+#undef _mm512_set1_pd
+#define _mm512_set1_pd model_set1_pd
 #undef _mm512_set1_ps
 #define _mm512_set1_ps model_set1_ps
 #undef _mm512_setr4_ps
@@ -405,12 +450,16 @@ MODEL model_si model_packus_epi16(model_si a, model_si b) {
 #define _mm512_srli_epi32 model_srli_epi32
 #undef _mm512_srli_epi64
 #define _mm512_srli_epi64 model_srli_epi64
+#undef _mm512_storeu_pd
+#define _mm512_storeu_pd model_storeu_pd
 #undef _mm512_storeu_ps
 #define _mm512_storeu_ps model_storeu_ps
 #undef _mm512_storeu_si512
 #define _mm512_storeu_si512 model_storeu_si512
 #undef _mm512_sub_epi32
 #define _mm512_sub_epi32 model_sub_epi32
+#undef _mm512_sub_pd
+#define _mm512_sub_pd model_sub_pd
 #undef _mm512_sub_ps
 #define _mm512_sub_ps model_sub_ps
 #undef _mm512_unpackhi_epi32

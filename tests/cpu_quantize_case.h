@@ -44,6 +44,8 @@ static inline bool cpu_same(const case_result *a, const case_result *b, int what
     if (what & CASE_CODES)
         same &= memcmp(a->codes, b->codes, a->codes_bytes + 16) == 0 &&
                 memcmp(a->scales, b->scales, a->scales_bytes + 16) == 0;
+    if (what & CASE_COUNTS)
+        same &= case_same_counts(&a->counts, &b->counts, false);
     return same;
 }
 
@@ -67,6 +69,10 @@ static inline const char *cpu_difference(const case_result *a, const case_result
             ;
         snprintf(text, sizeof text, "value %zu is %a, not %a", i, (double)b->decoded[i],
                  (double)a->decoded[i]);
+    } else if (what & CASE_COUNTS) {
+        snprintf(text, sizeof text, "counts: %d zeros, signal %a, noise %a, not %d, %a, %a",
+                 (int)b->counts.zeros, b->counts.signal, b->counts.noise, (int)a->counts.zeros,
+                 a->counts.signal, a->counts.noise);
     } else {
         snprintf(text, sizeof text, "amax %a, factor %a, not %a, %a", (double)*b->row_amax,
                  (double)*b->row_factor, (double)*a->row_amax, (double)*a->row_factor);
@@ -80,11 +86,14 @@ static inline void cpu_check_job(mpt_quantize_job job, const char *what) {
     mpt_quantize_plan plan;
     assert_true(mpt_quantize_plan_of(&job, &plan) || mpt_code_bits(job.q->format) == 16);
     job.amax_history = job.q->scale.kind == MPT_SCALING_DELAYED ? history : NULL;
-    case_result ref = case_run(mpt_ref_quantize_operand, job, CASE_DECODED | CASE_CODES);
+    int all = CASE_DECODED | CASE_CODES;
+    case_result ref = case_run(mpt_ref_quantize_operand, job, all | CASE_COUNTS);
     float raised = history[0];
     for (int level = 0; (cpu_chosen = cpu_kernels(level)) != NULL; level++)
         for (int pass = 0; pass < 2; pass++) {
-            int outputs = pass ? CASE_DECODED | CASE_CODES : 1 + ((int)job.rows + level) % 2;
+            int outputs = 1 << ((int)job.rows + level) % 3;
+            if (pass)
+                outputs = all | (job.cols % 2 ? CASE_COUNTS : 0);
             history[0] = 0.25f;
             case_result cpu = case_run(cpu_run, job, outputs);
             if (!cpu_same(&ref, &cpu, outputs) || memcmp(&raised, history, 4) != 0)

@@ -2,6 +2,7 @@
 #ifndef MPT_TESTS_QUANTIZE_CASE_H
 #define MPT_TESTS_QUANTIZE_CASE_H
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "kernels/quantize.h"
@@ -124,6 +125,23 @@ static inline case_result case_run(void (*run)(const mpt_quantize_job *), mpt_qu
     r.amax = job.amax ? *r.row_amax : 0.0f;
     r.factor = *r.row_factor;
     return r;
+}
+
+static inline bool case_close(double a, double b) {
+    return a == b || fabs(a - b) <= 1e-9 * fabs(b) || (isnan(a) && isnan(b));
+}
+
+/* Whether two counts agree: integers and the largest magnitude to the bit, sums as far as the
+ * order of their additions lets them, or, where `exact` says so, to the bit too. */
+static inline bool case_same_counts(const mpt_quantize_counts *a, const mpt_quantize_counts *b,
+                                    bool exact) {
+    bool same = a->elements == b->elements && a->overflow == b->overflow &&
+                a->underflow == b->underflow && a->zeros == b->zeros &&
+                a->nonfinite == b->nonfinite && a->capped == b->capped && a->amax == b->amax;
+    if (exact)
+        return same && memcmp(&a->signal, &b->signal, sizeof a->signal) == 0 &&
+               memcmp(&a->noise, &b->noise, sizeof a->noise) == 0;
+    return same && case_close(a->signal, b->signal) && case_close(a->noise, b->noise);
 }
 
 static inline uint32_t case_random(uint64_t *state) {

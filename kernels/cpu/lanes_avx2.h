@@ -175,6 +175,29 @@ LANE void v_pack_nibbles(uint8_t *p, const uint8_t *codes) {
 
 #include "kernels/cpu/lanes_bytes.h"
 
+/* ---- half as many lanes of doubles: sums ---- */
+
+typedef __m256d vd;
+
+LANE vd v_no_sum(void) {
+    return _mm256_setzero_pd();
+}
+LANE vd v_lower(vf x) {
+    return _mm256_cvtps_pd(_mm256_castps256_ps128(x));
+}
+LANE vd v_upper(vf x) {
+    return _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1));
+}
+LANE vd v_less(vd a, vd b) {
+    return _mm256_sub_pd(a, b);
+}
+LANE vd v_add_square(vd sum, vd x) {
+    return _mm256_add_pd(sum, _mm256_mul_pd(x, x));
+}
+LANE void v_store_sum(double *p, vd x) {
+    _mm256_storeu_pd(p, x);
+}
+
 /* ---- half as many lanes of 64 bits: counters of the random stream ---- */
 
 LANE vi v_series64(uint64_t first, uint64_t step) {

@@ -181,6 +181,29 @@ LANE void v_transpose_bytes(uint8_t *to, int64_t to_ld, const uint8_t *from, int
             to[j * to_ld + i] = from[i * from_ld + j];
 }
 
+/* ---- half as many lanes of doubles: sums ---- */
+
+typedef double vd __attribute__((vector_size(16)));
+
+LANE vd v_no_sum(void) {
+    return (vd){0, 0};
+}
+LANE vd v_lower(vf x) { /* the first half of the lanes */
+    return (vd){(double)x[0], (double)x[1]};
+}
+LANE vd v_upper(vf x) {
+    return (vd){(double)x[2], (double)x[3]};
+}
+LANE vd v_less(vd a, vd b) {
+    return a - b;
+}
+LANE vd v_add_square(vd sum, vd x) {
+    return sum + x * x;
+}
+LANE void v_store_sum(double *p, vd x) {
+    memcpy(p, &x, sizeof x);
+}
+
 /* ---- half as many lanes of 64 bits, the low half first: counters of the random stream ---- */
 
 LANE uint64_t v_lane64(vi a, int i) {

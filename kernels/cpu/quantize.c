@@ -1,8 +1,8 @@
 /* cpu.quantize: plans each copy and shares its panels among the threads.
  *
  * Bytes do not depend on the threads: maxima are exact in any order, random bits are keyed by
- * the element, and no block is split. What has no plan (counts, Four Over Six, a second level a
- * row) goes the definition's way, its pieces in parallel. The kernels are in quantize_strip.h.
+ * the element, and no block is split. What has no plan (Four Over Six, a second level a row)
+ * goes the definition's way, its pieces in parallel. The kernels are in quantize_strip.h.
  */
 #include "kernels/cpu/quantize.h"
 
@@ -78,6 +78,37 @@ static mpt_quantize_amax each_panel(const mpt_quantize_plan *plan, panel_fn *run
     return seen;
 }
 
+/* All panels of a job that counts. Sums of doubles are added within groups of panels, then
+ * group by group, and the groups do not depend on the threads. */
+static mpt_quantize_amax count_panels(const mpt_quantize_plan *plan, panel_fn *run) {
+    cut c = cut_of(plan, plan->job->column);
+    mpt_quantize_amax seen = {0, false, false};
+    mpt_quantize_counts part[MPT_QUANTIZE_PIECES] = {{0}};
+#pragma omp parallel for schedule(static) reduction(see : seen) if (c.rows * c.cols > SMALL)
+    for (int g = 0; g < MPT_QUANTIZE_PIECES; g++) {
+        mpt_quantize_plan own = *plan;
+        mpt_quantize_counts counts = {0};
+        mpt_quantize_count_into(&own, &counts);
+        int64_t last = c.count * (g + 1) / MPT_QUANTIZE_PIECES;
+        for (int64_t i = c.count * g / MPT_QUANTIZE_PIECES; i < last; i++) {
+            mpt_panel p = panel_at(&c, i);
+            mpt_quantize_amax_merge(&seen, run(&own, &p));
+        }
+        part[g] = counts;
+    }
+    *plan->job->counts = (mpt_quantize_counts){.capped = plan->tensor.capped};
+    for (int g = 0; g < MPT_QUANTIZE_PIECES; g++)
+        mpt_quantize_counts_add(plan->job->counts, &part[g]);
+    return seen;
+}
+
+/* Codes, scales and values, and the counts where they are asked for. */
+static mpt_quantize_amax make_all(const mpt_quantize_kernels *kernels,
+                                  const mpt_quantize_plan *plan) {
+    return plan->job->counts ? count_panels(plan, kernels->panel)
+                             : each_panel(plan, kernels->panel);
+}
+
 /* ---- one copy ---- */
 
 /* Whether the scale of the tensor is known before its values are. */
@@ -114,7 +145,7 @@ static void two_passes(const mpt_quantize_kernels *kernels, mpt_quantize_plan *p
         plan->finite = !seen.inf && !seen.nan;
     }
     settle(plan, seen);
-    each_panel(plan, kernels->panel);
+    make_all(kernels, plan);
 }
 
 void mpt_quantize_operand_with(const mpt_quantize_kernels *kernels,
@@ -133,7 +164,7 @@ void mpt_quantize_operand_with(const mpt_quantize_kernels *kernels,
     }
     if (scale_is_given(job)) {
         plan.tensor = mpt_quantize_tensor_scale(job, (mpt_quantize_amax){0, false, false});
-        if (settle_given(&plan, each_panel(&plan, kernels->panel)))
+        if (settle_given(&plan, make_all(kernels, &plan)))
             return;
     }
     two_passes(kernels, &plan);
@@ -217,7 +248,8 @@ void mpt_quantize_both_with(const mpt_quantize_kernels *kernels, const mpt_quant
     if (col->q->source != MPT_SOURCE_ORIGINAL) {
         mpt_quantize_both_by(row, col, mpt_quantize_operand);
     } else if (row->column || !col->column || row->x != col->x || row->x_bf16 != col->x_bf16 ||
-               !mpt_quantize_plan_of(row, &row_plan) || !mpt_quantize_plan_of(col, &col_plan)) {
+               row->counts || col->counts || !mpt_quantize_plan_of(row, &row_plan) ||
+               !mpt_quantize_plan_of(col, &col_plan)) {
         mpt_quantize_operand_with(kernels, row);
         mpt_quantize_operand_with(kernels, col);
     } else {

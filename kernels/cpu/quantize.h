@@ -56,10 +56,16 @@ typedef struct mpt_quantize_plan {
     bool finite;                      /* all values are known to be */
     uint32_t signs[MPT_HADAMARD_MAX]; /* of a rotation: the sign bit where it turns */
     uint32_t round_keys[20];          /* of Philox */
+    mpt_quantize_counts *counts;      /* what a thread adds to, or NULL */
+    float restore[2]; /* while counting: a scale times both is what it restores by */
+    bool restorable;  /* no finite value has a restored one that is NaN */
 } mpt_quantize_plan;
 
 /* The plan of a job but for `tensor`; false where it has none. */
 bool mpt_quantize_plan_of(const mpt_quantize_job *job, mpt_quantize_plan *out_plan);
+
+/* From here on the kernels count into `counts`, from what the plan's tensor is now. */
+void mpt_quantize_count_into(mpt_quantize_plan *plan, mpt_quantize_counts *counts);
 
 /* ---- kernels ---- */
 
@@ -119,9 +125,10 @@ typedef struct mpt_quantize_line {
     float *value;                 /* NULL: not wanted */
     uint8_t *code;                /* NULL: not wanted; a byte each */
     int64_t n;
+    int64_t cols; /* of n: what lies beyond is padding, and not counted */
 } mpt_quantize_line;
 
-/* The same as the kernels, value by value as the definition. */
+/* The same as the kernels, value by value as the definition; counts where the plan does. */
 void mpt_quantize_careful_line(const mpt_quantize_plan *plan, const mpt_quantize_line *line);
 
 /* The scale of a block of rows x cols values. */

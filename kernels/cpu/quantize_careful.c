@@ -27,13 +27,17 @@ void mpt_quantize_careful_line(const mpt_quantize_plan *plan, const mpt_quantize
         float x = line->v[i];
         uint32_t bits =
             line->high ? (uint32_t)line->high[i] << 8 | (line->low ? line->low[i] : 0u) : 0u;
-        uint32_t code = mpt_quantize_code(q, &plan->tensor.format,
-                                          x * line->encode[i >> line->shift], bits);
+        float y = x * line->encode[i >> line->shift];
+        uint32_t code = mpt_quantize_code(q, &plan->tensor.format, y, bits);
         if (visible)
             code = mpt_code_visible(q->format, x, code);
+        float value = mpt_decode(q->format, code), decode = line->decode[i >> line->shift];
         if (line->code)
             line->code[i] = (uint8_t)code;
         if (line->value)
-            line->value[i] = mpt_decode(q->format, code) * line->decode[i >> line->shift];
+            line->value[i] = value * decode;
+        if (plan->counts && i < line->cols)
+            mpt_quantize_count(plan->counts, &plan->tensor.format, x, y, value,
+                               decode * plan->restore[0] * plan->restore[1]);
     }
 }

@@ -10,8 +10,7 @@ static bool takes_scales(const mpt_quantizer *q) {
 }
 
 static bool takes_outputs(const mpt_quantize_job *job) {
-    return !job->counts && !job->stands_for &&
-           !(job->codes && mpt_code_bits(job->q->format) == 16);
+    return !job->stands_for && !(job->codes && mpt_code_bits(job->q->format) == 16);
 }
 
 /* The blocks of the quantized orientation, in memory. */
@@ -69,6 +68,7 @@ bool mpt_quantize_plan_of(const mpt_quantize_job *job, mpt_quantize_plan *out_pl
         return false;
     out_plan->job = job;
     out_plan->finite = false;
+    out_plan->counts = NULL;
     out_plan->strip = strip_of(out_plan);
     out_plan->rows = job->column ? s.k : job->rows;
     out_plan->cols = job->column ? job->cols : s.k;
@@ -78,4 +78,20 @@ bool mpt_quantize_plan_of(const mpt_quantize_job *job, mpt_quantize_plan *out_pl
     place_decoded(job, out_plan);
     key_and_signs(job, out_plan);
     return true;
+}
+
+/* Restored values are NaN where a scale is, or where a zero meets a scale that overflowed. */
+void mpt_quantize_count_into(mpt_quantize_plan *plan, mpt_quantize_counts *counts) {
+    const mpt_tensor_scale *t = &plan->tensor;
+    plan->counts = counts;
+    plan->restore[0] = plan->restore[1] = 1.0f;
+    plan->restorable = true;
+    if (plan->axis == MPT_AXIS_ONE) {
+        plan->restore[0] = t->decode;
+        plan->restorable = mpt_is_finite(t->scale) && mpt_is_finite(t->decode);
+    } else if (plan->job->q->outer != MPT_OUTER_NONE) {
+        plan->restore[0] = t->amax;
+        plan->restore[1] = t->constant;
+        plan->restorable = mpt_is_finite(t->amax * MPT_E4M3_MAX);
+    }
 }

@@ -10,6 +10,7 @@
 #ifndef MPT_KERNELS_CPU_QUANTIZE_STRIP_H
 #define MPT_KERNELS_CPU_QUANTIZE_STRIP_H
 
+#include "kernels/cpu/strip_counts.h"
 #include "kernels/cpu/strip_values.h"
 
 /* ---- codes and values of a line ---- */
@@ -20,10 +21,6 @@ typedef struct lane_loop {
     bool by_lane; /* every element has a scale of its own */
     bool codes;   /* makes codes, else values */
 } lane_loop;
-
-LANE vf line_factor(const float *of, int64_t i, const mpt_quantize_line *line, bool by_lane) {
-    return by_lane ? v_load(of + i) : v_all(of[i >> line->shift]);
-}
 
 /* The line comes as a copy: stores to its outputs then leave it in registers. */
 LANE void encode_loop(const mpt_quantize_plan *plan, mpt_quantize_line line, lane_loop loop) {
@@ -100,6 +97,8 @@ KERNEL static void encode_line(const mpt_quantize_plan *plan, const mpt_quantize
         (line->shift ? encode_codes : encode_codes_by_lane)(plan, line);
     if (line->value)
         (line->shift ? encode_values : encode_values_by_lane)(plan, line);
+    if (plan->counts)
+        (line->shift ? count_line : count_line_by_lane)(plan, line);
 }
 
 /* ---- one copy's share of a panel ---- */
@@ -182,7 +181,7 @@ KERNEL static void run_line(const mpt_quantize_plan *plan, side *s, const strip 
     bool random = job->q->rounding == MPT_ROUNDING_STOCHASTIC;
     int64_t of_row = random && job->column ? r % 16 * MPT_PANEL_COLS : 0;
     int64_t row = t->row + r, values = plan->decoded_cols - t->col;
-    mpt_quantize_line line = {.v = t->v + r * t->ld, .n = t->width};
+    mpt_quantize_line line = {.v = t->v + r * t->ld, .n = t->width, .cols = t->cols};
     line.encode = s->scales.encode;
     line.decode = s->scales.decode;
     line.shift = s->scales.shift;
@@ -232,7 +231,7 @@ KERNEL static void run_strip(const mpt_quantize_plan *plan, side *s, strip t,
             bad = strip_scale(plan, &t, r, &s->scales);
             put_scales(plan, s, &t, r);
         }
-        run_line(plan, s, &t, r, bad);
+        run_line(plan, s, &t, r, bad || (plan->counts && !plan->restorable));
     }
 }
 

@@ -294,7 +294,26 @@ static void careful_scales(const mpt_quantize_plan *plan, const strip *t, int64_
         s->encode[b] = f.encode;
         s->decode[b] = f.decode;
         s->code[b] = f.code;
+        if (plan->counts)
+            plan->counts->capped += f.capped;
     }
+}
+
+/* How many FP32 scales would have been Inf; those of padding, whose amax is 0, are not. */
+KERNEL static uint64_t v_capped(const mpt_quantize_plan *plan, const float *amax, int64_t n) {
+    uint32_t lane[LANES];
+    uint64_t sum = 0;
+    vi capped = v_set(0);
+    for (int64_t b = 0; b < n; b += LANES) {
+        vf a = v_load(amax + b);
+        vi some = v_smaller(v_bits(a), v_set(1));
+        vi e = v_bits(v_div(v_all(plan->tensor.max), a));
+        capped = v_plus(capped, v_if_more(e, v_set(MPT_INF_BITS - 1), some, v_set(0)));
+    }
+    v_store_bits(lane, capped);
+    for (int i = 0; i < LANES; i++)
+        sum += lane[i];
+    return sum;
 }
 
 /* The scales of the row of blocks that starts at row r. Says whether one of its values is not
@@ -318,6 +337,8 @@ KERNEL static bool strip_scale(const mpt_quantize_plan *plan, const strip *t, in
         careful_scales(plan, t, r, rows, across, s);
         return true;
     }
+    if (plan->counts && plan->job->q->scale_format <= MPT_SCALE_POW2)
+        plan->counts->capped += v_capped(plan, most, n);
     for (int64_t b = 0; b < n; b += LANES) {
         lane_scale scale = v_scale(plan, v_load(most + b));
         v_store(s->encode + b, scale.encode);

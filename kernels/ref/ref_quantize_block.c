@@ -77,9 +77,8 @@ static void put(const block_run *b, int64_t r, int64_t k, uint32_t code, float v
         job->stands_for[r * b->shape->k + k] = value * b->factors.restore;
 }
 
-/* x became y under the scale, which was rounded to `value`. */
-static void count(const block_run *b, float x, float y, float value) {
-    mpt_quantize_counts *c = b->counts;
+void mpt_quantize_count(mpt_quantize_counts *c, const mpt_format *f, float x, float y,
+                        float value, float restore) {
     c->elements++;
     c->zeros += value == 0.0f;
     if (!mpt_is_finite(x)) {
@@ -87,9 +86,9 @@ static void count(const block_run *b, float x, float y, float value) {
         return;
     }
     c->underflow += x != 0.0f && value == 0.0f;
-    c->overflow += mpt_overflows(&b->tensor->format, y) != 0;
+    c->overflow += mpt_overflows(f, y) != 0;
     c->amax = fabsf(x) > c->amax ? fabsf(x) : c->amax;
-    float restored = value * b->factors.restore;
+    float restored = value * restore;
     if (restored != restored)
         return; /* a scale that is NaN says all there is to say */
     double error = (double)x - (double)restored;
@@ -109,7 +108,8 @@ static void encode_area(const block_run *b, mpt_quantize_area a) {
             float value = mpt_decode(b->job->q->format, code);
             put(b, r, k, code, value);
             if (b->counts)
-                count(b, x, y, value);
+                mpt_quantize_count(b->counts, &b->tensor->format, x, y, value,
+                                   b->factors.restore);
         }
 }
 
