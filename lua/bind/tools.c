@@ -70,6 +70,10 @@ mpt_status mpt_probe_file(mpt_ctx *ctx, const char *weights, const mpt_probe_opt
     MPT_REQUIRE(ctx, write);
     MPT_TRY(mpt_options_read(ctx, __func__, options, &o, sizeof o));
     MPT_TRY(check_threads(ctx, __func__, o.n_threads));
+    if (o.width < 0)
+        return MPT_FAIL(ctx, MPT_INVALID, MPT_NOWHERE,
+                        "%s: options.width is %d, expected 0 (no limit) or columns", __func__,
+                        o.width);
     if (!o.formats)
         o.formats = "nvfp4,mxfp4,mxfp6,mxfp8,e4m3";
     mpt_arena_init(&arena, ctx);

@@ -55,12 +55,14 @@ static void clear_line(mpt_progress *progress) {
     progress->drawn = 0;
 }
 
+int mpt_progress_columns(int fd, int otherwise) {
+    struct winsize window = {.ws_col = 0};
+    return ioctl(fd, TIOCGWINSZ, &window) == 0 && window.ws_col > 1 ? window.ws_col : otherwise;
+}
+
 /* Draws over the old line in one write, cut to the terminal so that it never wraps. */
 static void draw(mpt_progress *progress, const char *line, int length) {
-    struct winsize window = {.ws_col = 0};
-    int width = 80;
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1)
-        width = window.ws_col;
+    int width = mpt_progress_columns(STDERR_FILENO, 80);
     if (length > width - 1)
         length = width - 1;
     int pad = progress->drawn > length ? progress->drawn - length : 0;

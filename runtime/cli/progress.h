@@ -37,6 +37,9 @@ void mpt_progress_file(mpt_progress *progress, const char *tensor, uint64_t done
 void mpt_progress_note(mpt_progress *progress, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* The columns of the terminal that a descriptor is open on; `otherwise` where it is none. */
+int mpt_progress_columns(int fd, int otherwise);
+
 /* Takes the live line away. */
 void mpt_progress_end(mpt_progress *progress);
 

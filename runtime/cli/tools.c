@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <unistd.h>
 
 #include "cli/signals.h"
 #include "mpt/tools.h"
@@ -12,6 +13,7 @@
 typedef struct watch {
     mpt_progress *progress;
     mpt_signals signals;
+    bool only_reads; /* the result is written by the call itself, right after the last tensor */
 } watch;
 
 static void begin_watch(watch *w, mpt_progress *progress, bool quiet) {
@@ -24,7 +26,10 @@ static void begin_watch(watch *w, mpt_progress *progress, bool quiet) {
 /* A mpt_tool_progress_fn: draws, and ends the work once a signal asked for it. */
 static bool watched(void *ud, const char *tensor, uint64_t done, uint64_t total) {
     watch *w = ud;
-    mpt_progress_file(w->progress, tensor, done, total, mpt_cli_seconds());
+    if (!tensor && w->only_reads)
+        mpt_progress_end(w->progress);
+    else
+        mpt_progress_file(w->progress, tensor, done, total, mpt_cli_seconds());
     return mpt_signals_asked(&w->signals) == 0;
 }
 
@@ -38,8 +43,8 @@ static int end_watch(watch *w) {
 }
 
 /* As a shell counts the end by a signal; what was half done is gone. */
-static mpt_exit interrupted(int signal_number) {
-    fprintf(stderr, "mptrun: stopped early; nothing was written\n");
+static mpt_exit interrupted(int signal_number, const char *left) {
+    fprintf(stderr, "mptrun: stopped early; %s\n", left);
     return (mpt_exit)(128 + signal_number);
 }
 
@@ -99,7 +104,7 @@ mpt_exit mpt_cli_quantize(mpt_ctx *ctx, const mpt_options *options, mpt_progress
                                           options->words[2], &quantize, &summary);
     int asked = end_watch(&w);
     if (status == MPT_INTERRUPTED && asked)
-        return interrupted(asked);
+        return interrupted(asked, "nothing was written");
     if (status != MPT_OK)
         return mpt_cli_fail(ctx, status);
     if (options->json)
@@ -118,12 +123,14 @@ mpt_exit mpt_cli_probe(mpt_ctx *ctx, const mpt_options *options, mpt_progress *p
     probe.json = options->json;
     probe.seed = options->seed;
     probe.n_threads = options->threads;
+    probe.width = mpt_progress_columns(STDOUT_FILENO, 0);
     probe.progress = watched;
     probe.progress_ud = &w;
     begin_watch(&w, progress, options->quiet);
+    w.only_reads = true;
     mpt_status status = mpt_probe_file(ctx, options->words[0], &probe, mpt_cli_write, NULL);
     int asked = end_watch(&w);
-    return status == MPT_INTERRUPTED && asked ? interrupted(asked)
+    return status == MPT_INTERRUPTED && asked ? interrupted(asked, "there is no result")
                                               : mpt_cli_printed(ctx, status);
 }
 

@@ -93,14 +93,16 @@ mpt_tool_values mpt_tool_load(const mpt_stored_tensor *tensor, float *room) {
     return (mpt_tool_values){.x = room};
 }
 
-float mpt_tool_amax(const mpt_tool_values *values, int64_t n) {
-    const float *x = values->x;
+float mpt_tool_amax(const mpt_tool_values *values, int64_t n, uint64_t *out_nonfinite) {
     uint32_t most = 0;
-#pragma omp parallel for schedule(static) reduction(max : most) if (n > PIECE)
+    uint64_t nonfinite = 0;
+#pragma omp parallel for schedule(static) reduction(max : most) reduction(+ : nonfinite) if (n > PIECE)
     for (int64_t i = 0; i < n; i++) {
-        uint32_t a = x ? mpt_abs_bits(x[i]) : ((uint32_t)values->bf16[i] & 0x7FFFu) << 16;
+        uint32_t a = mpt_abs_bits(mpt_tool_value(values, i));
+        nonfinite += a >= MPT_INF_BITS;
         most = a < MPT_INF_BITS && a > most ? a : most;
     }
+    *out_nonfinite = nonfinite;
     return mpt_bits_float(most);
 }
 

@@ -40,8 +40,12 @@ size_t mpt_tool_room(const mpt_stored_tensor *tensor);
 /* Decodes into `room`, which is mpt_tool_room() bytes. */
 mpt_tool_values mpt_tool_load(const mpt_stored_tensor *tensor, float *room);
 
-/* The largest finite magnitude. */
-float mpt_tool_amax(const mpt_tool_values *values, int64_t n);
+static inline float mpt_tool_value(const mpt_tool_values *values, int64_t i) {
+    return values->x ? values->x[i] : mpt_bits_float((uint32_t)values->bf16[i] << 16);
+}
+
+/* The largest finite magnitude, and how many values are NaN or Inf. */
+float mpt_tool_amax(const mpt_tool_values *values, int64_t n, uint64_t *out_nonfinite);
 
 /* What one copy takes up. Codes have whole bytes a row; those of 6 bits a byte each, those of
  * 12 bits two bytes. */

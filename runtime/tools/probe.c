@@ -1,11 +1,10 @@
 /* `mptrun probe`: what each format would do to each weight matrix of a checkpoint.
  *
  * One matrix at a time is decoded and quantized once a format with no output but the counts of
- * the quantizer itself. Next: probe_text.c or probe_json.c. */
+ * the quantizer itself. Next: probe_judge.c, then probe_text.c or probe_json.c. */
 #include "tools/probe.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct probing {
@@ -15,21 +14,6 @@ typedef struct probing {
     mpt_tool_values values; /* of the matrix at hand */
     uint64_t bytes;         /* of all matrices */
 } probing;
-
-double mpt_probe_share(const mpt_probe_cell *cell, uint64_t n) {
-    return cell->counts.elements ? (double)n / (double)cell->counts.elements : 0;
-}
-
-const mpt_probe_line *mpt_probe_worst(const mpt_probe *probe, int format) {
-    const mpt_probe_line *worst = NULL;
-    for (int i = 0; i < probe->n_lines; i++) {
-        const mpt_probe_line *line = &probe->lines[i];
-        double sqnr = line->cells[format].sqnr;
-        if (!isnan(sqnr) && (!worst || sqnr < worst->cells[format].sqnr))
-            worst = line;
-    }
-    return worst;
-}
 
 /* ---- which tensors ---- */
 
@@ -95,8 +79,34 @@ static mpt_status allocate(probing *z) {
     return z->room && z->scratch ? MPT_OK : mpt_fail_memory(z->p.ctx, mpt_size_add(x, scratch));
 }
 
+/* How many finite values of x a format turns into NaN or Inf: `counts` does not say. */
+static mpt_status count_destroyed(const probing *z, mpt_quantize_job *job, uint64_t *out) {
+    int64_t k = mpt_quantizer_extent(job->q, job->cols);
+    size_t bytes = mpt_size_mul(mpt_size_mul((size_t)job->rows, (size_t)k), sizeof(float));
+    const mpt_tool_values *x = &z->values;
+    job->counts = NULL;
+    job->stands_for = mpt_alloc(z->p.ctx, bytes);
+    if (!job->stands_for)
+        return mpt_fail_memory(z->p.ctx, bytes);
+    mpt_quantize_operand(job);
+    for (int64_t r = 0; r < job->rows; r++)
+        for (int64_t i = 0; i < job->cols; i++)
+            *out += !mpt_is_finite(job->stands_for[r * k + i]) &&
+                    mpt_is_finite(mpt_tool_value(x, r * job->cols + i));
+    mpt_free(z->p.ctx, job->stands_for);
+    return MPT_OK;
+}
+
+static void add_to_total(mpt_probe_cell *total, const mpt_probe_cell *cell, double elements) {
+    mpt_quantize_counts counts = cell->counts;
+    if (!isfinite(counts.noise)) /* one matrix must not hide what the others are */
+        counts.signal = counts.noise = 0;
+    mpt_quantize_counts_add(&total->counts, &counts);
+    total->bits += cell->bits * elements; /* divided at the end */
+}
+
 static mpt_status measure(probing *z, mpt_probe_line *line, int f) {
-    mpt_probe_cell *cell = &line->cells[f], *total = &z->p.total[f];
+    mpt_probe_cell *cell = &line->cells[f];
     mpt_quantizer q;
     MPT_TRY(mpt_tool_fit(z->p.ctx, &z->p.formats[f], line->tensor, false, &q));
     mpt_quantize_job job = job_of(z, &q, line->tensor);
@@ -105,10 +115,11 @@ static mpt_status measure(probing *z, mpt_probe_line *line, int f) {
     job.scratch = z->scratch;
     job.counts = &cell->counts;
     mpt_quantize_operand(&job);
-    cell->sqnr = mpt_quantize_sqnr(&cell->counts);
     cell->bits = mpt_tool_bits(&job);
-    mpt_quantize_counts_add(&total->counts, &cell->counts);
-    total->bits += cell->bits * (double)line->tensor->elements; /* divided at the end */
+    if (line->nonfinite || cell->counts.nonfinite || !isfinite(cell->counts.noise))
+        MPT_TRY(count_destroyed(z, &job, &cell->destroyed));
+    mpt_probe_settle(line, cell);
+    add_to_total(&z->p.total[f], cell, (double)line->tensor->elements);
     return MPT_OK;
 }
 
@@ -127,7 +138,7 @@ static mpt_status measure_all(probing *z) {
         mpt_probe_line *line = &z->p.lines[i];
         MPT_TRY(report(z, line->tensor->name, done));
         z->values = mpt_tool_load(line->tensor, z->room);
-        line->amax = mpt_tool_amax(&z->values, line->tensor->elements);
+        line->amax = mpt_tool_amax(&z->values, line->tensor->elements, &line->nonfinite);
         for (int f = 0; f < z->p.n_formats; f++)
             MPT_TRY(measure(z, line, f));
         done += line->tensor->bytes;
@@ -140,26 +151,11 @@ static mpt_status measure_all(probing *z) {
     return report(z, NULL, done);
 }
 
-/* ---- order ---- */
-
-/* Worst first; what has no signal, such as zeros, last. Equals by name. */
-static int compare(const void *a, const void *b) {
-    const mpt_probe_line *x = a, *y = b;
-    double p = x->cells[0].sqnr, q = y->cells[0].sqnr;
-    if (isnan(p) || isnan(q)) {
-        if (isnan(p) != isnan(q))
-            return isnan(p) ? 1 : -1;
-    } else if (p < q || p > q) {
-        return p < q ? -1 : 1;
-    }
-    return strcmp(x->tensor->name, y->tensor->name);
-}
-
 static mpt_status run_stages(probing *z, const char *weights, mpt_str *out) {
     MPT_TRY(mpt_safetensors_open(z->p.ctx, weights, &z->p.file));
     MPT_TRY(choose(z, weights));
     MPT_TRY(measure_all(z));
-    qsort(z->p.lines, (size_t)z->p.n_lines, sizeof *z->p.lines, compare);
+    MPT_TRY(mpt_probe_judge(&z->p));
     if (z->options->json)
         return mpt_probe_json(&z->p, out);
     mpt_probe_text(&z->p, out);
@@ -175,6 +171,7 @@ mpt_status mpt_tool_probe(mpt_ctx *ctx, const mpt_tool_format *formats, int n_fo
     z->p.formats = formats;
     z->p.n_formats = n_formats;
     z->options = options;
+    z->p.width = options->width;
     mpt_arena_init(&z->p.arena, ctx);
     int before = mpt_tool_set_threads(options->n_threads);
     mpt_status status = run_stages(z, weights, out);

@@ -1,9 +1,13 @@
 /* The probe for a person: a table of matrices with a group of columns a format, a line a format
- * over all of them, and what to do about it. At most 100 columns wide: formats that do not fit
- * beside each other come in a further table. */
+ * over all of them, and the advice of probe_advice.c.
+ *
+ * Without a limit all stands in one table with whole names. Where the width is limited, the
+ * shape goes first, then the amax; formats that do not fit beside each other come in a further
+ * table; and only names that leave no room for one format lose what all have in common, then
+ * their middle. */
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/table.h"
@@ -11,23 +15,19 @@
 #include "tools/probe.h"
 
 enum {
-    WIDTH = 100,
     NAME_LEAST = 24, /* columns that a name gets at least */
+    NAME_MOST = 200, /* and at most */
+    NAME_SUMMARY = 60,
     AMAX_WIDTH = 10,
     PAIR_WIDTH = 13, /* SQNR and lost of one format */
     SAT_WIDTH = 6,
-    RULES = 12 /* most rules that are proposed */
+    FIGURES_WIDTH = 50 /* of the summary, beside format and name */
 };
-static const double much = 6.0; /* dB below the median: a bit of precision */
 
 /* ---- figures ---- */
 
-typedef struct figure {
-    char text[24];
-} figure;
-
-static figure decibels(double db) {
-    figure f;
+mpt_figure mpt_probe_db(double db) {
+    mpt_figure f;
     if (isnan(db))
         snprintf(f.text, sizeof f.text, "-"); /* no signal */
     else if (isinf(db) && db > 0)
@@ -37,8 +37,8 @@ static figure decibels(double db) {
     return f;
 }
 
-static figure percent(double share) {
-    figure f;
+mpt_figure mpt_probe_percent(double share) {
+    mpt_figure f;
     if (share <= 0)
         snprintf(f.text, sizeof f.text, "0");
     else if (share < 0.0005)
@@ -48,8 +48,15 @@ static figure percent(double share) {
     return f;
 }
 
-static figure shape(const mpt_stored_tensor *tensor) {
-    figure f = {""};
+/* The SQNR, or why there is none. */
+static mpt_figure quality(const mpt_probe_cell *cell) {
+    if (cell->state == MPT_PROBE_NONFINITE)
+        return (mpt_figure){"NaN"};
+    return cell->state == MPT_PROBE_ZERO ? (mpt_figure){"zero"} : mpt_probe_db(cell->sqnr);
+}
+
+static mpt_figure shape(const mpt_stored_tensor *tensor) {
+    mpt_figure f = {""};
     size_t used = 0;
     for (int i = 0; i < tensor->rank && used < sizeof f.text - 1; i++) {
         int n = snprintf(f.text + used, sizeof f.text - used, "%s%lld", i ? "x" : "",
@@ -59,13 +66,49 @@ static figure shape(const mpt_stored_tensor *tensor) {
     return f;
 }
 
-/* A text padded or cut to a width; cut names keep their end, which tells them apart. */
-static void put_text(mpt_str *out, const char *text, int width) {
-    int length = (int)strlen(text), head = width / 3;
-    if (length <= width)
-        mpt_str_printf(out, "%-*s", width, text);
-    else
-        mpt_str_printf(out, "%.*s..%s", head, text, text + length - (width - head - 2));
+/* ---- names ---- */
+
+static bool starts_character(char c) {
+    return ((unsigned char)c & 0xC0u) != 0x80u; /* of UTF-8 */
+}
+
+static int columns(const char *text) {
+    int n = 0;
+    for (; *text && n < INT_MAX; text++)
+        n += starts_character(*text);
+    return n;
+}
+
+/* The place after n characters. */
+static const char *after(const char *text, int n) {
+    while (*text && (n > 0 || !starts_character(*text)))
+        n -= starts_character(*text++);
+    return text;
+}
+
+void mpt_probe_name(mpt_str *out, const char *name, int most) {
+    int length = columns(name), head = most / 3;
+    if (length <= most) {
+        mpt_str_append(out, name, strlen(name));
+        return;
+    }
+    mpt_str_append(out, name, (size_t)(after(name, head) - name));
+    mpt_str_printf(out, "..%s", after(name, length - (most - head - 2)));
+}
+
+/* What all names begin with, up to a dot, in bytes. */
+static size_t common_start(const mpt_probe *probe) {
+    const char *first = probe->lines[0].name;
+    size_t n = probe->n_lines > 1 ? strlen(first) : 0;
+    for (int i = 1; i < probe->n_lines; i++) {
+        size_t same = 0;
+        while (same < n && probe->lines[i].name[same] == first[same])
+            same++;
+        n = same;
+    }
+    while (n > 0 && first[n - 1] != '.')
+        n--;
+    return n;
 }
 
 /* ---- the tables of matrices ---- */
@@ -73,6 +116,7 @@ static void put_text(mpt_str *out, const char *text, int width) {
 /* Formats first to last - 1 beside each other, and what else there is room for. */
 typedef struct sheet {
     int first, last;
+    size_t skip;                 /* bytes that all names begin with, left out */
     int name_width, shape_width; /* a shape_width of 0: there is no room */
     bool amax;
 } sheet;
@@ -81,22 +125,33 @@ static int group_width(const mpt_probe *probe, int f) {
     return PAIR_WIDTH + (probe->total[f].counts.overflow ? SAT_WIDTH : 0);
 }
 
-static int longer(int a, size_t b) {
-    return a > (int)b ? a : (int)b;
+static int larger(int a, int b) {
+    return a > b ? a : b;
+}
+
+/* The columns of the longest name, where that many bytes of each are left out. */
+static int longest_name(const mpt_probe *probe, size_t skip) {
+    int most = (int)strlen("tensor");
+    for (int i = 0; i < probe->n_lines; i++)
+        most = larger(most, columns(probe->lines[i].name + skip) + (skip ? 2 : 0));
+    return most < NAME_MOST ? most : NAME_MOST;
 }
 
 static sheet lay_out(const mpt_probe *probe, int first) {
-    sheet s = {.first = first, .last = first};
-    int name = (int)strlen("tensor"), dims = (int)strlen("shape"), room = WIDTH - NAME_LEAST;
-    for (int i = 0; i < probe->n_lines; i++) {
-        name = longer(name, strlen(probe->lines[i].name));
-        dims = longer(dims, strlen(shape(probe->lines[i].tensor).text));
+    sheet s = {.first = first, .last = first + 1, .name_width = longest_name(probe, 0)};
+    int dims = (int)strlen("shape"), group = group_width(probe, first);
+    int room = (probe->width ? probe->width : INT_MAX) - group;
+    for (int i = 0; i < probe->n_lines; i++)
+        dims = larger(dims, (int)strlen(shape(probe->lines[i].tensor).text));
+    if (s.name_width > room) {
+        s.skip = common_start(probe);
+        s.name_width = larger(NAME_LEAST, room);
+        int longest = longest_name(probe, s.skip);
+        s.name_width = longest < s.name_width ? longest : s.name_width;
     }
+    room -= s.name_width;
     while (s.last < probe->n_formats && group_width(probe, s.last) <= room)
         room -= group_width(probe, s.last++);
-    room += NAME_LEAST;
-    s.name_width = name < room ? name : room;
-    room -= s.name_width;
     s.amax = room >= AMAX_WIDTH;
     s.shape_width = room >= AMAX_WIDTH + 2 + dims ? 2 + dims : 0;
     return s;
@@ -106,7 +161,7 @@ static sheet lay_out(const mpt_probe *probe, int first) {
 static void put_label(const mpt_probe *probe, int f, bool last, mpt_str *out) {
     const char *text = probe->formats[f].text;
     int width = group_width(probe, f);
-    figure number;
+    mpt_figure number;
     snprintf(number.text, sizeof number.text, "(%d)", f + 1);
     mpt_str_printf(out, "  %-*s", last ? 0 : width - 2,
                    (int)strlen(text) <= width - 2 ? text : number.text);
@@ -130,20 +185,30 @@ static void put_head(const mpt_probe *probe, const sheet *s, mpt_str *out) {
     mpt_str_append(out, "\n", 1);
 }
 
+static void put_name(const sheet *s, const char *name, mpt_str *out) {
+    size_t start = out->len;
+    if (s->skip)
+        mpt_str_printf(out, "..");
+    mpt_probe_name(out, name + s->skip, s->name_width - (s->skip ? 2 : 0));
+    int used = out->failed ? s->name_width : columns(out->data + start);
+    mpt_str_printf(out, "%*s", s->name_width - used, "");
+}
+
 static void put_line(const mpt_probe *probe, const sheet *s, const mpt_probe_line *line,
                      mpt_str *out) {
-    put_text(out, line->name, s->name_width);
+    put_name(s, line->name, out);
     if (s->shape_width)
         mpt_str_printf(out, "%*s", s->shape_width, shape(line->tensor).text);
     if (s->amax)
         mpt_str_printf(out, "%*.3g", AMAX_WIDTH, (double)line->amax);
     for (int f = s->first; f < s->last; f++) {
         const mpt_probe_cell *cell = &line->cells[f];
-        figure lost = percent(mpt_probe_share(cell, cell->counts.underflow));
-        mpt_str_printf(out, "%7s%*s", decibels(cell->sqnr).text, PAIR_WIDTH - 7, lost.text);
+        mpt_figure lost = mpt_probe_percent(mpt_probe_share(cell, cell->counts.underflow));
+        mpt_str_printf(out, "%7s%*s", quality(cell).text, PAIR_WIDTH - 7, lost.text);
         if (probe->total[f].counts.overflow)
-            mpt_str_printf(out, "%*s", SAT_WIDTH,
-                           percent(mpt_probe_share(cell, cell->counts.overflow)).text);
+            mpt_str_printf(
+                out, "%*s", SAT_WIDTH,
+                mpt_probe_percent(mpt_probe_share(cell, cell->counts.overflow)).text);
     }
     mpt_str_append(out, "\n", 1);
 }
@@ -161,100 +226,56 @@ static void put_tables(const mpt_probe *probe, mpt_str *out) {
 
 /* ---- over all matrices ---- */
 
+/* Columns that the summary has for a name. */
+static int summary_room(const mpt_probe *probe) {
+    int format = 0;
+    for (int f = 0; f < probe->n_formats; f++)
+        format = larger(format, columns(probe->formats[f].text));
+    return probe->width ? larger(NAME_LEAST, probe->width - FIGURES_WIDTH - format)
+                        : NAME_SUMMARY;
+}
+
+static void put_worst(const mpt_probe *probe, int f, mpt_table *table, mpt_str *name) {
+    const mpt_probe_line *worst = mpt_probe_worst(probe, f);
+    mpt_table_cell(table, "%s", worst ? quality(&worst->cells[f]).text : "-");
+    name->len = 0;
+    mpt_probe_name(name, worst ? worst->name : "-", summary_room(probe));
+    mpt_table_cell(table, "%s", name->failed ? "" : name->data);
+}
+
 static void put_summary(const mpt_probe *probe, mpt_str *out) {
     mpt_table table;
+    mpt_str name;
+    mpt_str_init(&name, probe->ctx);
     mpt_table_init(&table, probe->ctx,
                    "|format|>bits|>dB|>zeros|>lost|>sat|>worst dB|worst tensor");
     for (int f = 0; f < probe->n_formats; f++) {
         const mpt_probe_cell *cell = &probe->total[f];
-        const mpt_probe_line *worst = mpt_probe_worst(probe, f);
+        const mpt_quantize_counts *c = &cell->counts;
         mpt_table_cell(&table, "(%d)", f + 1);
         mpt_table_cell(&table, "%s", probe->formats[f].text);
         mpt_table_cell(&table, "%.2f", cell->bits);
-        mpt_table_cell(&table, "%s", decibels(cell->sqnr).text);
-        mpt_table_cell(&table, "%s", percent(mpt_probe_share(cell, cell->counts.zeros)).text);
+        mpt_table_cell(&table, "%s", mpt_probe_db(cell->sqnr).text);
+        mpt_table_cell(&table, "%s", mpt_probe_percent(mpt_probe_share(cell, c->zeros)).text);
         mpt_table_cell(&table, "%s",
-                       percent(mpt_probe_share(cell, cell->counts.underflow)).text);
+                       mpt_probe_percent(mpt_probe_share(cell, c->underflow)).text);
         mpt_table_cell(&table, "%s",
-                       percent(mpt_probe_share(cell, cell->counts.overflow)).text);
-        mpt_table_cell(&table, "%s", worst ? decibels(worst->cells[f].sqnr).text : "-");
-        mpt_table_cell(&table, "%s", worst ? worst->name : "-");
+                       mpt_probe_percent(mpt_probe_share(cell, c->overflow)).text);
+        put_worst(probe, f, &table, &name);
     }
     mpt_table_print(&table, out);
+    out->failed = out->failed || name.failed;
     mpt_table_deinit(&table);
+    mpt_str_deinit(&name);
     mpt_str_printf(out, "dB is the SQNR, bits are those of a weight with its scales, lost "
                         "became zero, sat saturated.\n");
-}
-
-/* ---- what to do ---- */
-
-/* The median SQNR of the first format over the lines that have one: they come first. */
-static double median(const mpt_probe *probe, int *out_n) {
-    int n = 0;
-    while (n < probe->n_lines && !isnan(probe->lines[n].cells[0].sqnr))
-        n++;
-    *out_n = n;
-    return n ? probe->lines[n / 2].cells[0].sqnr : NAN;
-}
-
-/* The path by which a rule finds the layer: without the root of the checkpoint, and without the
- * parameter's own name. */
-static void put_rule(const char *tensor, mpt_str *out) {
-    static const char *const roots[] = {"model.", "transformer.", "backbone."};
-    static const char suffix[] = ".weight";
-    size_t length = strlen(tensor), tail = sizeof suffix - 1;
-    for (size_t i = 0; i < MPT_COUNT(roots); i++) {
-        size_t n = strlen(roots[i]);
-        if (strncmp(tensor, roots[i], n) == 0 && length > n) {
-            tensor += n;
-            length -= n;
-            break;
-        }
-    }
-    if (length > tail && strcmp(tensor + length - tail, suffix) == 0)
-        length -= tail;
-    mpt_str_printf(out, "  rule { \"%.*s\", use = bf16 },\n", (int)length, tensor);
-}
-
-static void put_advice(const mpt_probe *probe, mpt_str *out) {
-    const char *format = probe->formats[0].text;
-    int n, n_bad = 0;
-    double middle = median(probe, &n);
-    while (n_bad < n && probe->lines[n_bad].cells[0].sqnr < middle - much)
-        n_bad++;
-    if (n_bad == 0) {
-        mpt_str_printf(out,
-                       "\n%s: no tensor loses more than %.0f dB against the median (%s dB), so "
-                       "none needs a rule.\n",
-                       format, much, decibels(middle).text);
-        return;
-    }
-    mpt_str_printf(out,
-                   "\n%s: %d tensor%s more than %.0f dB against the median (%s dB); rules that "
-                   "keep %s in BF16:\n",
-                   format, n_bad, n_bad == 1 ? " loses" : "s lose", much, decibels(middle).text,
-                   n_bad == 1 ? "it" : "them");
-    for (int i = 0; i < n_bad && i < RULES; i++)
-        put_rule(probe->lines[i].name, out);
-    if (n_bad > RULES)
-        mpt_str_printf(out, "  and %d more, the next ones of the table\n", n_bad - RULES);
-}
-
-static void put_nonfinite(const mpt_probe *probe, mpt_str *out) {
-    for (int i = 0; i < probe->n_lines; i++) {
-        uint64_t n = probe->lines[i].cells[0].counts.nonfinite;
-        if (n)
-            mpt_str_printf(out, "\nNaN or Inf: %llu values of %s, not counted in its dB\n",
-                           (unsigned long long)n, probe->lines[i].name);
-    }
 }
 
 void mpt_probe_text(const mpt_probe *probe, mpt_str *out) {
     mpt_words skipped = {.len = 0};
     put_tables(probe, out);
     put_summary(probe, out);
-    put_nonfinite(probe, out);
-    put_advice(probe, out);
+    mpt_probe_advice(probe, out);
     if (probe->n_vectors)
         mpt_words_things(&skipped, probe->n_vectors, "vector");
     if (probe->n_vectors && probe->n_others)

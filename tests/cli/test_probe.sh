@@ -11,7 +11,7 @@ want_out '^a\.weight +4x32 +0\.[0-9]+ +[0-9]+\.[0-9] '
 want_out '^b\.weight +2x2x16 '
 want_out '^\(2\)  nvfp4 \{ block = \{16, 16\} \} '
 want_out '^\(3\)  e4m3 '
-want_out '^nvfp4: no tensor loses more than 6 dB against the median \([0-9.]+ dB\)'
+want_out '^nvfp4: none needs a rule \(median [0-9.]+ dB, [0-9.]+% lost\)\.$'
 want_out '^Skipped: 1 vector and 1 tensor not of a floating type, or empty\.$'
 want_no_err
 [ "$(grep -c '^c\.bias' out)" -eq 0 ] || wrong "a vector was probed"
@@ -29,7 +29,7 @@ cp model.safetensors folder
 try probe folder --json --formats e4m3
 want_status 0
 want_out '"tensor": "a\.weight"'
-for member in shape amax format sqnr_db zeros underflow saturated nonfinite bits_per_weight; do
+for member in shape amax format state damage sqnr_db zeros underflow saturated nonfinite destroyed bits_per_weight; do
     want_out "\"$member\": "
 done
 cp out first

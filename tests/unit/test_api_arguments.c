@@ -276,6 +276,10 @@ static void wrong_probe_file(objects *o) {
     refused(o, mpt_probe_file(o->ctx, "a", &options, write_nothing, NULL),
             "options.n_threads is 4097");
     options.n_threads = 0;
+    options.width = -1;
+    refused(o, mpt_probe_file(o->ctx, "a", &options, write_nothing, NULL),
+            "options.width is -1");
+    options.width = 0;
     options.formats = "e4m3,";
     refused(o, mpt_probe_file(o->ctx, "a", &options, write_nothing, NULL),
             "there is no quantizer beside one of the commas");

@@ -57,11 +57,13 @@ typedef struct mpt_probe_options {
     int n_threads;
     mpt_tool_progress_fn progress;
     void *progress_ud;
+    int width; /* columns of the table; 0: as many as it takes */
 } mpt_probe_options;
 #define MPT_PROBE_OPTIONS_INIT ((mpt_probe_options){.size = sizeof(mpt_probe_options)})
 
 /* The damage that each format does to each weight matrix of a checkpoint, worst first: SQNR,
- * shares of zeros and of saturated elements, amax. A table, or JSON. */
+ * shares of zeros and of saturated elements, amax. A table with what to do about it, or JSON.
+ */
 MPT_API MPT_CHECKED mpt_status mpt_probe_file(mpt_ctx *ctx, const char *weights,
                                               const mpt_probe_options *options,
                                               mpt_write_fn write, void *ud);
