@@ -11,6 +11,14 @@ LANE void v_merge_nibbles(uint8_t *p, const uint8_t *low, const uint8_t *high) {
     _mm_storeu_si128((__m128i *)(void *)p, _mm_or_si128(a, _mm_slli_epi16(b, 4)));
 }
 
+/* Sixteen codes of two bytes from their low and their high ones. */
+LANE void v_zip_bytes(uint8_t *p, const uint8_t *low, const uint8_t *high) {
+    __m128i a = _mm_loadu_si128((const __m128i *)(const void *)low);
+    __m128i b = _mm_loadu_si128((const __m128i *)(const void *)high);
+    _mm_storeu_si128((__m128i *)(void *)p, _mm_unpacklo_epi8(a, b));
+    _mm_storeu_si128((__m128i *)(void *)(p + 16), _mm_unpackhi_epi8(a, b));
+}
+
 /* A square of 16x16 bytes, rows become columns. */
 LANE void v_transpose_bytes(uint8_t *to, int64_t to_ld, const uint8_t *from, int64_t from_ld) {
     __m128i a[16], b[16];

@@ -174,6 +174,14 @@ LANE void v_merge_nibbles(uint8_t *p, const uint8_t *low, const uint8_t *high) {
         p[i] = (uint8_t)(low[i] | high[i] << 4);
 }
 
+/* Sixteen codes of two bytes from their low and their high ones. */
+LANE void v_zip_bytes(uint8_t *p, const uint8_t *low, const uint8_t *high) {
+    for (int i = 0; i < 16; i++) {
+        p[2 * i] = low[i];
+        p[2 * i + 1] = high[i];
+    }
+}
+
 /* A square of 16x16 bytes, rows become columns. */
 LANE void v_transpose_bytes(uint8_t *to, int64_t to_ld, const uint8_t *from, int64_t from_ld) {
     for (int i = 0; i < 16; i++)

@@ -1,8 +1,9 @@
 /* cpu.quantize: plans each copy and shares its panels among the threads.
  *
  * Bytes do not depend on the threads: maxima are exact in any order, random bits are keyed by
- * the element, and no block is split. What has no plan (Four Over Six, a second level a row)
- * goes the definition's way, its pieces in parallel. The kernels are in quantize_strip.h.
+ * the element, and no block is split. What has no plan (casts with counts, a scale a row in
+ * column copies) goes the definition's way, its pieces in parallel. The kernels are in
+ * quantize_strip.h.
  */
 #include "kernels/cpu/quantize.h"
 
@@ -102,11 +103,33 @@ static mpt_quantize_amax count_panels(const mpt_quantize_plan *plan, panel_fn *r
     return seen;
 }
 
+/* Rows that have an outer scale each, one after the other: the largest magnitude first, then
+ * all else while the row is in a near cache. */
+static mpt_quantize_amax panel_by_rows(const mpt_quantize_plan *plan, const mpt_panel *panel) {
+    const mpt_quantize_job *job = plan->job;
+    mpt_quantize_plan own = *plan;
+    for (int64_t r = panel->row; r < panel->row + panel->rows; r++) {
+        mpt_panel line = {r, panel->col, 1, panel->cols};
+        own.tensor = mpt_quantize_row_scale(&plan->tensor, plan->kernels->amax(plan, &line));
+        if (job->amax)
+            job->amax[r] = own.tensor.amax;
+        if (job->factor)
+            job->factor[r] = own.tensor.amax;
+        if (own.counts) {
+            mpt_quantize_count_into(&own, plan->counts);
+            own.counts->capped += own.tensor.capped;
+        }
+        plan->kernels->panel(&own, &line);
+    }
+    return (mpt_quantize_amax){0, false, false};
+}
+
 /* Codes, scales and values, and the counts where they are asked for. */
 static mpt_quantize_amax make_all(const mpt_quantize_kernels *kernels,
-                                  const mpt_quantize_plan *plan) {
-    return plan->job->counts ? count_panels(plan, kernels->panel)
-                             : each_panel(plan, kernels->panel);
+                                  mpt_quantize_plan *plan) {
+    panel_fn *run = plan->job->q->outer == MPT_OUTER_ROW ? panel_by_rows : kernels->panel;
+    plan->kernels = kernels;
+    return plan->job->counts ? count_panels(plan, run) : each_panel(plan, run);
 }
 
 /* ---- one copy ---- */
@@ -248,8 +271,8 @@ void mpt_quantize_both_with(const mpt_quantize_kernels *kernels, const mpt_quant
     if (col->q->source != MPT_SOURCE_ORIGINAL) {
         mpt_quantize_both_by(row, col, mpt_quantize_operand);
     } else if (row->column || !col->column || row->x != col->x || row->x_bf16 != col->x_bf16 ||
-               row->counts || col->counts || !mpt_quantize_plan_of(row, &row_plan) ||
-               !mpt_quantize_plan_of(col, &col_plan)) {
+               row->counts || col->counts || row->q->outer == MPT_OUTER_ROW ||
+               !mpt_quantize_plan_of(row, &row_plan) || !mpt_quantize_plan_of(col, &col_plan)) {
         mpt_quantize_operand_with(kernels, row);
         mpt_quantize_operand_with(kernels, col);
     } else {

@@ -53,10 +53,11 @@ typedef struct mpt_quantize_plan {
     int64_t blocks_k, groups; /* a row of that orientation */
     int64_t decoded_rows, decoded_cols; /* what `decoded` holds of it */
     int64_t decoded_ld;
-    bool finite;                      /* all values are known to be */
-    uint32_t signs[MPT_HADAMARD_MAX]; /* of a rotation: the sign bit where it turns */
-    uint32_t round_keys[20];          /* of Philox */
-    mpt_quantize_counts *counts;      /* what a thread adds to, or NULL */
+    bool finite;                                /* all values are known to be */
+    uint32_t signs[MPT_HADAMARD_MAX];           /* of a rotation: the sign bit where it turns */
+    uint32_t round_keys[20];                    /* of Philox */
+    mpt_quantize_counts *counts;                /* what a thread adds to, or NULL */
+    const struct mpt_quantize_kernels *kernels; /* that run it */
     float restore[2]; /* while counting: a scale times both is what it restores by */
     bool restorable;  /* no finite value has a restored one that is NaN */
 } mpt_quantize_plan;
@@ -124,6 +125,7 @@ typedef struct mpt_quantize_line {
     const uint8_t *high, *low;    /* random bytes */
     float *value;                 /* NULL: not wanted */
     uint8_t *code;                /* NULL: not wanted; a byte each */
+    uint8_t *code_high;           /* the upper byte of codes that take two, else NULL */
     int64_t n;
     int64_t cols; /* of n: what lies beyond is padding, and not counted */
 } mpt_quantize_line;

@@ -16,8 +16,18 @@ mpt_quantize_amax mpt_quantize_careful_amax(const float *v, int64_t ld, int64_t 
 mpt_block_factors mpt_quantize_careful_scale(const mpt_quantize_plan *plan, const float *v,
                                              int64_t ld, int64_t rows, int64_t cols) {
     mpt_quantize_amax seen = mpt_quantize_careful_amax(v, ld, rows, cols);
-    return mpt_quantize_block_scale(plan->job->q, &plan->tensor,
-                                    mpt_quantize_block_amax(&plan->tensor, seen));
+    float amax = mpt_quantize_block_amax(&plan->tensor, seen);
+    if (plan->job->q->scale_rule.kind != MPT_RULE_FOUR_OVER_SIX)
+        return mpt_quantize_block_scale(plan->job->q, &plan->tensor, amax);
+    bool column = plan->job->column;
+    mpt_quantize_shape s = {.block_rows = plan->job->q->block_rows,
+                            .row_stride = column ? 1 : ld,
+                            .k_stride = column ? ld : 1};
+    mpt_quantize_area all = {0, column ? cols : rows, 0, column ? rows : cols};
+    mpt_quantize_job block = {.q = plan->job->q, .x = v};
+    return mpt_quantize_block_of_code(
+        plan->job->q, &plan->tensor,
+        mpt_quantize_four_over_six(&block, &s, &plan->tensor, all, amax));
 }
 
 void mpt_quantize_careful_line(const mpt_quantize_plan *plan, const mpt_quantize_line *line) {
@@ -34,6 +44,8 @@ void mpt_quantize_careful_line(const mpt_quantize_plan *plan, const mpt_quantize
         float value = mpt_decode(q->format, code), decode = line->decode[i >> line->shift];
         if (line->code)
             line->code[i] = (uint8_t)code;
+        if (line->code_high)
+            line->code_high[i] = (uint8_t)(code >> 8);
         if (line->value)
             line->value[i] = value * decode;
         if (plan->counts && i < line->cols)

@@ -3,14 +3,12 @@
  * Before quantize.c runs a job. What is refused here goes the definition's way. */
 #include "kernels/cpu/quantize.h"
 
-/* Scales the kernels make: FP32 and powers of two, E8M0 by four rules, E4M3 by the nearest,
- * under one outer scale or none. */
-static bool takes_scales(const mpt_quantizer *q) {
-    return q->scale_rule.kind != MPT_RULE_FOUR_OVER_SIX && q->outer != MPT_OUTER_ROW;
-}
-
-static bool takes_outputs(const mpt_quantize_job *job) {
-    return !job->stands_for && !(job->codes && mpt_code_bits(job->q->format) == 16);
+/* Scales the kernels make: all but an outer one a row where rows are columns of memory, and
+ * Four Over Six of blocks of other sizes. */
+static bool takes_scales(const mpt_quantize_job *job) {
+    const mpt_quantizer *q = job->q;
+    return (q->outer != MPT_OUTER_ROW || !job->column) &&
+           (q->scale_rule.kind != MPT_RULE_FOUR_OVER_SIX || q->block_cols == 16);
 }
 
 /* The blocks of the quantized orientation, in memory. */
@@ -64,7 +62,7 @@ static void key_and_signs(const mpt_quantize_job *job, mpt_quantize_plan *plan) 
 bool mpt_quantize_plan_of(const mpt_quantize_job *job, mpt_quantize_plan *out_plan) {
     mpt_quantize_shape s = mpt_quantize_shape_of(job);
     if (mpt_is_wide(job->q->format) || job->q->scale.kind == MPT_SCALING_NONE ||
-        !takes_scales(job->q) || !takes_outputs(job) || !place_blocks(job, out_plan))
+        !takes_scales(job) || job->stands_for || !place_blocks(job, out_plan))
         return false;
     out_plan->job = job;
     out_plan->finite = false;

@@ -43,6 +43,12 @@ LANE void encode_loop(const mpt_quantize_plan *plan, mpt_quantize_line line, lan
                         v_mul(v_value(f, loop.kind, y, high, low),
                               line_factor(line.decode, j, &line, loop.by_lane)));
         }
+        if (loop.codes && loop.kind.format == MPT_DTYPE_FP32 && line.code_high) {
+            v_store_bytes4(line.code_high + i, v_down(code[0], 8), v_down(code[1], 8),
+                           v_down(code[2], 8), v_down(code[3], 8));
+            EACH4(u)
+            code[u] = v_and(code[u], v_set(255));
+        }
         if (loop.codes)
             v_store_bytes4(line.code + i, code[0], code[1], code[2], code[3]);
     }
@@ -108,7 +114,9 @@ typedef struct side {
     _Alignas(64) float rotated[MPT_PANEL_ROWS * MPT_PANEL_COLS];
     _Alignas(64) uint8_t codes[MPT_PANEL_ROWS * MPT_PANEL_COLS]; /* column copy: the panel */
     _Alignas(64) uint8_t high[16 * MPT_PANEL_COLS], low[16 * MPT_PANEL_COLS];
-    _Alignas(64) uint8_t line_codes[MPT_LINE_COLS], packed[MPT_LINE_COLS];
+    _Alignas(64) uint8_t codes_high[MPT_PANEL_ROWS * MPT_PANEL_COLS];
+    _Alignas(64) uint8_t line_codes[MPT_LINE_COLS], line_high[MPT_LINE_COLS];
+    _Alignas(64) uint8_t packed[MPT_LINE_COLS];
     _Alignas(64) float line_values[MPT_LINE_COLS];
     strip_scales scales;
     uint32_t scale_bits[MPT_PANEL_ROWS / 16][MPT_PANEL_COLS]; /* column copy: the panel's */
@@ -155,6 +163,17 @@ KERNEL static void draw(const mpt_quantize_plan *plan, side *s, const strip *t, 
     }
 }
 
+/* n codes of two bytes, low first. */
+KERNEL static void zip_codes(uint8_t *to, const uint8_t *low, const uint8_t *high, int64_t n) {
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        v_zip_bytes(to + 2 * i, low + i, high + i);
+    for (; i < n; i++) {
+        to[2 * i] = low[i];
+        to[2 * i + 1] = high[i];
+    }
+}
+
 /* Packs or copies the codes of a row of a row copy to where they belong. */
 KERNEL static void put_codes(const mpt_quantize_plan *plan, side *s, const strip *t,
                              int64_t r) {
@@ -162,6 +181,11 @@ KERNEL static void put_codes(const mpt_quantize_plan *plan, side *s, const strip
     if (mpt_code_bits(job->q->format) == 8) {
         uint8_t *to = job->codes + (t->row + r) * plan->k + t->col;
         memcpy(to, s->line_codes, (size_t)t->cols);
+        return;
+    }
+    if (mpt_code_bits(job->q->format) == 16) {
+        uint8_t *to = job->codes + 2 * ((t->row + r) * plan->k + t->col);
+        zip_codes(to, s->line_codes, s->line_high, t->cols);
         return;
     }
     uint8_t *to = job->codes + (t->row + r) * ((plan->k + 1) / 2) + t->col / 2;
@@ -193,6 +217,9 @@ KERNEL static void run_line(const mpt_quantize_plan *plan, side *s, const strip 
     if (job->codes)
         line.code =
             job->column ? s->codes + row % MPT_PANEL_ROWS * MPT_PANEL_COLS : s->line_codes;
+    if (job->codes && mpt_code_bits(job->q->format) == 16)
+        line.code_high =
+            job->column ? s->codes_high + row % MPT_PANEL_ROWS * MPT_PANEL_COLS : s->line_high;
     float *decoded = NULL;
     if (job->decoded && row < plan->decoded_rows && values > 0) {
         decoded = job->decoded + row * plan->decoded_ld + t->col;
@@ -252,6 +279,21 @@ KERNEL static void put_columns(const mpt_quantize_plan *plan, const side *s,
         memcpy(to + i * ld, turned + i * MPT_PANEL_ROWS, (size_t)bytes);
 }
 
+/* The same of codes of two bytes. */
+KERNEL static void put_columns_of_two(const mpt_quantize_plan *plan, const side *s,
+                                      const mpt_panel *panel, int64_t col) {
+    uint8_t low[16 * MPT_PANEL_ROWS], high[16 * MPT_PANEL_ROWS];
+    for (int64_t b = 0; b < panel->rows; b += 16) {
+        int64_t at = b * MPT_PANEL_COLS + col;
+        v_transpose_bytes(low + b, MPT_PANEL_ROWS, s->codes + at, MPT_PANEL_COLS);
+        v_transpose_bytes(high + b, MPT_PANEL_ROWS, s->codes_high + at, MPT_PANEL_COLS);
+    }
+    uint8_t *to = plan->job->codes + 2 * ((panel->col + col) * plan->k + panel->row);
+    for (int64_t i = 0; i < 16 && col + i < panel->cols; i++)
+        zip_codes(to + 2 * i * plan->k, low + i * MPT_PANEL_ROWS, high + i * MPT_PANEL_ROWS,
+                  panel->rows);
+}
+
 KERNEL static void finish_column_codes(const mpt_quantize_plan *plan, side *s,
                                        const mpt_panel *panel) {
     int64_t bytes = panel->rows;
@@ -266,7 +308,10 @@ KERNEL static void finish_column_codes(const mpt_quantize_plan *plan, side *s,
             }
     }
     for (int64_t j = 0; j < panel->cols; j += 16)
-        put_columns(plan, s, panel, j, bytes);
+        if (mpt_code_bits(plan->job->q->format) == 16)
+            put_columns_of_two(plan, s, panel, j);
+        else
+            put_columns(plan, s, panel, j, bytes);
 }
 
 static void finish_column_scales(const mpt_quantize_plan *plan, const side *s,

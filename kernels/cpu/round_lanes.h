@@ -154,10 +154,11 @@ typedef struct lane_scale {
     vi code;
 } lane_scale;
 
-LANE lane_scale v_scale_e4m3(const mpt_quantize_plan *plan, vf amax) {
+/* The scale that a value of its range is rounded to. */
+LANE lane_scale v_e4m3_of(const mpt_quantize_plan *plan, vf a) {
     const mpt_outer_scale *outer = &plan->tensor.outer;
     lane_format f = v_format(plan, MPT_DTYPE_E4M3);
-    vf a = v_min(v_mul(amax, v_all(outer->multiplier)), v_all(f.max));
+    a = v_min(a, v_all(f.max));
     vf magic = v_magic(f, MPT_DTYPE_E4M3, a), sum = v_add(a, magic);
     lane_scale s;
     s.code = v_and(v_bits(sum), v_set(0x7F));
@@ -165,6 +166,10 @@ LANE lane_scale v_scale_e4m3(const mpt_quantize_plan *plan, vf amax) {
     s.encode = v_div(v_all(1.0f), v_mul(s.decode, v_all(outer->decode)));
     s.encode = v_min(s.encode, v_all(MPT_FLT_MAX));
     return s;
+}
+
+LANE lane_scale v_scale_e4m3(const mpt_quantize_plan *plan, vf amax) {
+    return v_e4m3_of(plan, v_mul(amax, v_all(plan->tensor.outer.multiplier)));
 }
 
 /* The exponent's code of a power of two not below the value with bits a. */

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "kernels/cpu/round_lanes.h"
+#include "kernels/cpu/strip_choice.h"
 
 enum { STRIP_UNIT = 128 }; /* columns are padded with zeros to a multiple: of every block */
 
@@ -20,13 +20,6 @@ typedef struct strip {
     int64_t width; /* cols padded; as many may be read from v, and rows in sixteens where some
                       are worked on together */
 } strip;
-
-/* The scales of a row of blocks. */
-typedef struct strip_scales {
-    _Alignas(64) float encode[MPT_PANEL_COLS], decode[MPT_PANEL_COLS];
-    _Alignas(64) uint32_t code[MPT_PANEL_COLS];
-    int shift; /* elements that share one, as a power of two */
-} strip_scales;
 
 /* ---- load ---- */
 
@@ -333,12 +326,18 @@ KERNEL static bool strip_scale(const mpt_quantize_plan *plan, const strip *t, in
         blocks_max(down, t->width, across, most);
     }
     s->shift = log2_of((int)across);
-    if (!is_finite(most, n)) {
+    bool choose = plan->job->q->scale_rule.kind == MPT_RULE_FOUR_OVER_SIX;
+    if (!is_finite(most, n) || (choose && !mpt_is_finite(plan->tensor.amax))) {
         careful_scales(plan, t, r, rows, across, s);
         return true;
     }
     if (plan->counts && plan->job->q->scale_format <= MPT_SCALE_POW2)
         plan->counts->capped += v_capped(plan, most, n);
+    if (choose) {
+        choice_row row = {t->v + r * t->ld, t->ld, rows, t->width};
+        choose_scales(plan, &row, most, n, s);
+        return false;
+    }
     for (int64_t b = 0; b < n; b += LANES) {
         lane_scale scale = v_scale(plan, v_load(most + b));
         v_store(s->encode + b, scale.encode);

@@ -59,6 +59,32 @@ static void test_cpu_when_nvfp4_then_ref(void **state) {
         }
 }
 
+static void test_cpu_when_rows_have_outer_scales_then_ref(void **state) {
+    (void)state;
+    mpt_quantizer q = cpu_case(MPT_DTYPE_E2M1, 1, 16, MPT_SCALE_E4M3);
+    q.outer = MPT_OUTER_ROW;
+    cpu_check(&q);
+    q.rounding = MPT_ROUNDING_STOCHASTIC;
+    q.hadamard = (mpt_hadamard){.size = 16, .signs = MPT_SIGNS_RANDOM};
+    cpu_check(&q);
+    q.nonfinite = MPT_NONFINITE_SATURATE;
+    cpu_check(&q);
+}
+
+static void test_cpu_when_four_over_six_then_ref(void **state) {
+    (void)state;
+    for (int32_t rows = 1; rows <= 16; rows += 15)
+        for (int i = 0; i < 4; i++) {
+            mpt_quantizer q = cpu_case(MPT_DTYPE_E2M1, rows, 16, MPT_SCALE_E4M3);
+            q.outer = i == 3 && rows == 1 ? MPT_OUTER_ROW : MPT_OUTER_TENSOR;
+            q.scale_rule.kind = MPT_RULE_FOUR_OVER_SIX;
+            q.scale_rule.error = i % 2 ? MPT_ERROR_MSE : MPT_ERROR_MAE;
+            q.scale_rule.bound = i / 2 ? 256 : 448;
+            q.nonfinite = i == 2 ? MPT_NONFINITE_SATURATE : MPT_NONFINITE_PROPAGATE;
+            cpu_check(&q);
+        }
+}
+
 static void test_cpu_when_e4m3_scales_stand_alone_then_ref(void **state) {
     (void)state;
     mpt_quantizer q = cpu_case(MPT_DTYPE_E2M3, 1, 32, MPT_SCALE_E4M3);
@@ -173,6 +199,8 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_cpu_when_half_away_then_ref),
     cmocka_unit_test(test_cpu_when_scale_is_given_then_ref),
     cmocka_unit_test(test_cpu_when_nvfp4_then_ref),
+    cmocka_unit_test(test_cpu_when_rows_have_outer_scales_then_ref),
+    cmocka_unit_test(test_cpu_when_four_over_six_then_ref),
     cmocka_unit_test(test_cpu_when_e4m3_scales_stand_alone_then_ref),
     cmocka_unit_test(test_cpu_when_mx_then_ref),
     cmocka_unit_test(test_cpu_when_fp8_block_then_ref),

@@ -58,6 +58,17 @@ static void test_avx512_when_blocks_then_ref(void **state) {
     cpu_check(&q);
 }
 
+static void test_avx512_when_four_over_six_then_ref(void **state) {
+    (void)state;
+    for (int32_t rows = 1; rows <= 16; rows += 15) {
+        mpt_quantizer q = cpu_case(MPT_DTYPE_E2M1, rows, 16, MPT_SCALE_E4M3);
+        q.outer = rows == 1 ? MPT_OUTER_ROW : MPT_OUTER_TENSOR;
+        q.scale_rule.kind = MPT_RULE_FOUR_OVER_SIX;
+        q.scale_rule.bound = 256;
+        cpu_check(&q);
+    }
+}
+
 static void test_avx512_when_rotated_then_ref(void **state) {
     (void)state;
     for (int n = 2; n <= MPT_HADAMARD_MAX; n *= 2) {
@@ -96,6 +107,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_avx512_when_nearest_then_ref),
     cmocka_unit_test(test_avx512_when_nvfp4_then_ref),
     cmocka_unit_test(test_avx512_when_blocks_then_ref),
+    cmocka_unit_test(test_avx512_when_four_over_six_then_ref),
     cmocka_unit_test(test_avx512_when_rotated_then_ref),
     cmocka_unit_test(test_avx512_when_both_copies_then_ref),
     cmocka_unit_test(test_avx512_casts_then_ref),
