@@ -105,7 +105,9 @@ mpt_program_info mpt_program_get_info(const mpt_program *program) {
                              .data = mpt_data_describe(program->data),
                              .seed = train->seed,
                              .eval_every = train->eval_every,
-                             .eval_batches = train->eval_batches};
+                             .eval_batches = train->eval_batches,
+                             .eval_windows =
+                                 mpt_data_n_windows(program->data, train->sequence)};
     for (int i = 0; i < graph->n_params; i++)
         info.parameters += mpt_value_elements(&graph->values[graph->params[i].value]);
     for (int i = 0; i < graph->n_layers; i++)

@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vector.h"
+#include "kernels/numerics_cast.h"
 
 /* For the case that the library is out of memory: kernels do not fail. */
 static void gemm_plain(const mpt_sgemm *g) {
@@ -31,10 +32,6 @@ void mpt_cpu_sgemm(const mpt_sgemm *g) {
         gemm_plain(g);
 }
 
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 /* Rows or columns of a block: an eighth, but not so few that packing outweighs the product. */
 static int64_t block_of(int64_t n, int64_t least) {
     int64_t eighth = mpt_cpu_round_up((n + 7) / 8);
@@ -56,39 +53,67 @@ MPT_CLONES static void add_bias(const float *bias, float *c, int64_t ldc, int64_
 typedef struct product {
     mpt_sgemm g;
     const float *row_factors, *col_factors;
+    bool apart; /* two factors of one each, whose product is beyond the largest number: */
+    float first, second; /* they are kept, else they are in alpha */
     const float *bias;
     float *scratch; /* of products with such factors that are added to c: a block a thread */
 } product;
 
-/* c = f * from, or with `add` c += f * from, f = (row factor * column factor) * alpha. */
+/* c = f * from, or with `add` c += f * from, f = (row factor * column factor) * alpha; one
+ * after the other, alpha first, where f is beyond the largest number, so that 0 stays 0. */
 MPT_CLONES static void apply_factors(const product *p, mpt_sgemm *block, const float *from,
                                      int64_t ld, int64_t i0, int64_t j0) {
     bool add = p->g.beta != 0.0f;
+    const float alpha = p->g.alpha, second = p->second;
     for (int64_t i = 0; i < block->m; i++) {
-        float row = p->row_factors ? p->row_factors[i0 + i] : 1.0f;
+        float row = p->row_factors ? p->row_factors[i0 + i] : p->first;
         float *c = block->c + i * block->ldc;
         const float *x = from + i * ld;
         const float *cols = p->col_factors ? p->col_factors + j0 : NULL;
 #pragma omp simd
         for (int64_t j = 0; j < block->n; j++) {
-            float f = row * (cols ? cols[j] : 1.0f) * p->g.alpha;
-            c[j] = add ? c[j] + f * x[j] : f * x[j];
+            float col = cols ? cols[j] : second, f = row * col * alpha;
+            float y = mpt_is_finite(f) ? f * x[j] : x[j] * alpha * row * col;
+            c[j] = add ? c[j] + y : y;
         }
     }
 }
 
-/* A block whose factors differ: the bare product, into c or beside it, then the factors. */
+/* A block whose factors are applied here: the bare product, into c or, where that is added to,
+ * into `beside`, then the factors. */
 static void factored_block(const product *p, mpt_sgemm *block, int64_t i, int64_t j,
-                           int64_t room) {
+                           float *beside) {
     mpt_sgemm bare = *block;
     bare.alpha = 1.0f;
     bare.beta = 0.0f;
     if (p->g.beta != 0.0f) {
-        bare.c = p->scratch + omp_get_thread_num() * room;
+        bare.c = beside;
         bare.ldc = block->n;
     }
     mpt_cpu_sgemm(&bare);
     apply_factors(p, block, bare.c, bare.ldc, i, j);
+}
+
+static int64_t smaller(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+enum { TILE = 64 };
+
+/* The same in tiles that the stack holds: for factors kept apart, which nobody foresaw when
+ * scratch was laid out. */
+static void tiled_block(const product *p, const mpt_sgemm *block, int64_t i0, int64_t j0) {
+    float beside[TILE * TILE];
+    for (int64_t i = 0; i < block->m; i += TILE)
+        for (int64_t j = 0; j < block->n; j += TILE) {
+            mpt_sgemm tile = *block;
+            tile.m = smaller(TILE, block->m - i);
+            tile.n = smaller(TILE, block->n - j);
+            tile.a += block->transpose_a ? i : i * block->lda;
+            tile.b += block->transpose_b ? j * block->ldb : j;
+            tile.c += i * block->ldc + j;
+            factored_block(p, &tile, i0 + i, j0 + j, beside);
+        }
 }
 
 /* Rows and columns of the blocks of a product. Blocks of wide results stay large: in small ones
@@ -111,8 +136,10 @@ static void gemm_block(const product *p, int64_t i, int64_t j) {
     block.a += g->transpose_a ? i : i * g->lda;
     block.b += g->transpose_b ? j * g->ldb : j;
     block.c += i * g->ldc + j;
-    if (p->row_factors || p->col_factors)
-        factored_block(p, &block, i, j, rows * cols);
+    if (p->apart)
+        tiled_block(p, &block, i, j);
+    else if (p->row_factors || p->col_factors)
+        factored_block(p, &block, i, j, p->scratch + omp_get_thread_num() * rows * cols);
     else
         mpt_cpu_sgemm(&block);
     if (p->bias)
@@ -131,15 +158,19 @@ static void gemm_blocks(const product *p) {
 
 /* One factor goes into alpha, many are kept for the blocks. */
 static void set_factors(const mpt_kernel_args *args, product *p) {
-    float f = 1.0f;
+    p->first = p->second = 1.0f;
     for (int i = 3; i < 5; i++) {
         const float *factors = mpt_arg_in(args, i);
         if (factors && args->in[i].dims[0] > 1)
             *(i == 3 ? &p->row_factors : &p->col_factors) = factors;
         else if (factors)
-            f *= factors[0];
+            *(i == 3 ? &p->first : &p->second) = factors[0];
     }
-    p->g.alpha = f * args->node->attrs.alpha;
+    float alpha = p->first * p->second * args->node->attrs.alpha;
+    p->apart = !p->row_factors && !p->col_factors && !mpt_is_finite(alpha);
+    p->g.alpha = args->node->attrs.alpha;
+    if (!p->apart && !p->row_factors && !p->col_factors)
+        p->g.alpha = alpha;
 }
 
 void mpt_cpu_linear(const mpt_kernel_args *args) {

@@ -2,19 +2,20 @@
  *
  * f = ((1 * factor of the first operand) * factor of the second) * attrs.alpha: the outer
  * scales of quantized operands, taken out of the products. An operand has one factor, or one
- * for each row (the first) or column (the second) of the product. The operands of wgrad may
- * have padded rows (zeros that a rotation needs), both the same number. */
+ * for each row (the first) or column (the second) of the product. Where f is beyond the largest
+ * number the sum is multiplied by one after the other, alpha first: codes that are all zero
+ * then give 0 and not 0 * Inf. The operands of wgrad may have padded rows (zeros that a
+ * rotation needs), both the same number. */
 #include "kernels/ref/real.h"
 
-/* The factor of the product's element at (row, col). */
-static mpt_real linear_factor(const mpt_kernel_args *args, int64_t row, int64_t col) {
-    const mpt_real *first = mpt_arg_in(args, 3), *second = mpt_arg_in(args, 4);
-    mpt_real f = 1;
-    if (first)
-        f *= first[args->in[3].dims[0] > 1 ? row : 0];
-    if (second)
-        f *= second[args->in[4].dims[0] > 1 ? col : 0];
-    return f * (mpt_real)args->node->attrs.alpha;
+/* What the sum of codes at (row, col) stands for. */
+static mpt_real linear_scaled(const mpt_kernel_args *args, int64_t row, int64_t col,
+                              mpt_real sum) {
+    const mpt_real *factors = mpt_arg_in(args, 3), *others = mpt_arg_in(args, 4);
+    mpt_real first = factors ? factors[args->in[3].dims[0] > 1 ? row : 0] : 1;
+    mpt_real second = others ? others[args->in[4].dims[0] > 1 ? col : 0] : 1;
+    mpt_real alpha = (mpt_real)args->node->attrs.alpha, f = first * second * alpha;
+    return isfinite(f) ? f * sum : sum * alpha * first * second;
 }
 
 void MPT_REF(linear)(const mpt_kernel_args *args) {
@@ -28,7 +29,7 @@ void MPT_REF(linear)(const mpt_kernel_args *args) {
             mpt_real sum = 0;
             for (int64_t i = 0; i < n_in; i++)
                 sum += x[t * n_in + i] * w[o * n_in + i];
-            y[t * n_out + o] = linear_factor(args, t, o) * sum + (bias ? bias[o] : 0);
+            y[t * n_out + o] = linear_scaled(args, t, o, sum) + (bias ? bias[o] : 0);
         }
     }
 }
@@ -43,7 +44,7 @@ void MPT_REF(linear_dgrad)(const mpt_kernel_args *args) {
             mpt_real sum = 0;
             for (int64_t o = 0; o < n_out; o++)
                 sum += dy[t * n_out + o] * w[o * n_in + i];
-            dx[t * n_in + i] = linear_factor(args, t, i) * sum;
+            dx[t * n_in + i] = linear_scaled(args, t, i, sum);
         }
     }
 }
@@ -58,7 +59,7 @@ void MPT_REF(linear_wgrad)(const mpt_kernel_args *args) {
             mpt_real sum = 0;
             for (int64_t t = 0; t < n_rows; t++)
                 sum += dy[t * n_out + o] * x[t * n_in + i];
-            dw[o * n_in + i] += linear_factor(args, o, i) * sum;
+            dw[o * n_in + i] += linear_scaled(args, o, i, sum);
         }
     }
 }

@@ -205,8 +205,11 @@ static void print_distance(double loss, double entropy, const char *lead, const 
 }
 
 static void print_loss(const run *r, double loss) {
-    if (isnan(loss)) {
-        printf("no validation loss: the data is too short to hold any back\n");
+    if (r->info.eval_windows == 0 || !isfinite(loss)) {
+        printf("%s\n", r->info.eval_windows == 0
+                           ? "no validation loss: the data is too short to hold any back"
+                       : isnan(loss) ? "validation loss NaN"
+                                     : "validation loss Inf");
         return;
     }
     printf("validation loss %.4f nats a token", loss);
@@ -226,7 +229,7 @@ static mpt_status finish(run *r) {
     }
     if (status == MPT_OK)
         status = mpt_trainer_finish(r->trainer);
-    if (status != MPT_OK)
+    if (status != MPT_OK && status != MPT_STOPPED)
         return status;
     printf("%s: %s %s, %lld of %lld steps, %.0f tokens, %.1f s of training\n", r->info.recipe,
            r->info.model, r->info.size_name, (long long)r->n_done, (long long)r->info.steps,
@@ -239,7 +242,7 @@ static mpt_status finish(run *r) {
     if (r->stopped_by)
         mpt_progress_note(r->progress, "mptrun: stopped early, as %s asked",
                           r->stopped_by == SIGINT ? "Ctrl-C" : "SIGTERM");
-    return MPT_OK;
+    return status;
 }
 
 /* A failed write was said where it happened; everything else is in the context. */

@@ -33,10 +33,8 @@ const char *mpt_plan_scale_format(const mpt_quantizer *q) {
     return q->scale.kind == MPT_SCALING_NONE ? "none" : mpt_scale_format_name(q->scale_format);
 }
 
-/* An FP32 scale is kept as it comes. */
 const char *mpt_plan_scale_rule(const mpt_quantizer *q) {
-    bool rounded = q->scale.kind != MPT_SCALING_NONE && q->scale_format != MPT_SCALE_FP32;
-    return rounded ? word_of(q, "scale_rule", "none") : "none";
+    return q->scale.kind == MPT_SCALING_NONE ? "none" : word_of(q, "scale_rule", "none");
 }
 
 const char *mpt_plan_outer(const mpt_quantizer *q) {

@@ -120,9 +120,12 @@ static bool record_has_path(const mpt_record *record, const char *word, size_t l
 static bool field_fits(reference *r, const mpt_record *record, const mpt_field *field) {
     bool fits = note(r, field->name);
     bool format = field->type == MPT_FIELD_FORMAT;
-    for (const mpt_choice *c = field->choices; c && c->name && !format; c++)
-        if (note(r, c->name))
+    mpt_quantizer q;
+    for (const mpt_choice *c = field->choices; c && c->name; c++) {
+        bool operand = format && mpt_quantizer_by_name(c->name, &q); /* has a row of its own */
+        if (!operand && note(r, c->name))
             fits = true;
+    }
     for (int i = 0; field->variants && field->variants[i]; i++)
         if (note(r, field->variants[i]->name))
             fits = true;

@@ -14,7 +14,8 @@
     X(RULE_SHADOWED, "rule-shadowed", "A rule that decides nothing, because later ones do.")   \
     X(NO_EFFECT, "no-effect", "A field that changes no step of this run.")                     \
     X(SR_FORWARD, "sr-forward", "Stochastic rounding in fprop, which is known to diverge.")    \
-    X(ALL_FP4, "all-fp4", "No linear layer of the last block is kept above FP4 in any phase.") \
+    X(ALL_FP4, "all-fp4",                                                                      \
+      "In every phase each linear layer of the last block multiplies FP4 by FP4.")             \
     X(RHT_FORWARD, "rht-forward", "A Hadamard rotation in fprop, where it costs accuracy.")    \
     X(SHORT_HISTORY, "short-history",                                                          \
       "Delayed scaling with a window under 16 steps: one quiet stretch makes scales too "      \
@@ -228,10 +229,16 @@ static void check_sources(checker *c) {
             }
 }
 
+/* Whether a product has both operands in FP4. One alone, as where weights only are stored so,
+ * loses less: that is no case of what runs keep late blocks from. */
 static bool is_fp4(const mpt_policy *policy) {
     bool fp4 = false;
-    for (int s = 0; s < MPT_SLOT_COUNT; s++)
-        fp4 = fp4 || policy->slot[s].format == MPT_DTYPE_E2M1;
+    for (int g = 0; g < MPT_GEMM_COUNT; g++) {
+        mpt_slot slots[2];
+        mpt_gemm_slots((mpt_gemm)g, slots);
+        fp4 = fp4 || (policy->slot[slots[0]].format == MPT_DTYPE_E2M1 &&
+                      policy->slot[slots[1]].format == MPT_DTYPE_E2M1);
+    }
     return fp4;
 }
 
@@ -254,8 +261,8 @@ static void check_all_fp4(checker *c) {
     }
     if (c->recipe->n_phases)
         warn(c, WARNING_ALL_FP4, where,
-             "the last block's linear layers are all in FP4; runs keep a few late blocks in "
-             "bf16");
+             "all linear layers of the last block multiply FP4 by FP4; runs keep a few late "
+             "blocks in bf16");
 }
 
 /* Whether any value of any phase is FP16, and where the first rule says so. */

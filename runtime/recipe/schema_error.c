@@ -94,10 +94,19 @@ void mpt_schema_accepted(const mpt_field *field, char text[MPT_ACCEPTED_TEXT]) {
             mpt_schema_accepted(field->record->fields, text);
             return;
         }
+        if (field->record && n) {
+            append(text, field->record->name);
+            append(text, " { ");
+            append(text, field->record->fields->name);
+            append(text, " = ");
+            append(text, field->record->fields->by_default);
+            append(text, " } or \"");
+            append(text, list);
+            append(text, "\"");
+            return;
+        }
         append(text, field->record ? "a table of " : "one of ");
         append(text, field->record ? field->record->name : list);
-        append(text, field->record && n ? " or " : "");
-        append(text, field->record && n ? list : "");
         return;
     default:
         append(text, field->takes ? field->takes : list);
@@ -207,6 +216,16 @@ static mpt_status fail_choice(mpt_ctx *ctx, const mpt_field *field, const char *
     return status;
 }
 
+/* The end of a range that goes without saying until somebody is past it. */
+static void add_far_end(const mpt_field *field, const mpt_setting *value, char *text) {
+    char piece[64];
+    if (value->number <= field->max || field->max < COUNT_MAX)
+        return;
+    snprintf(piece, sizeof piece, "%s at most %.17g",
+             field->type == MPT_FIELD_SPAN ? "," : " and", field->max);
+    append(text, piece);
+}
+
 mpt_status mpt_schema_fail_value(mpt_ctx *ctx, const mpt_field *field, mpt_problem problem,
                                  const char *path, const mpt_setting *value, mpt_where where) {
     static const char *const faults[] = {
@@ -222,6 +241,8 @@ mpt_status mpt_schema_fail_value(mpt_ctx *ctx, const mpt_field *field, mpt_probl
         return fail_choice(ctx, field, path, value, where);
     value_text(value, text);
     mpt_schema_accepted(field, accepted);
+    if (problem == MPT_PROBLEM_OUT_OF_RANGE)
+        add_far_end(field, value, accepted);
     mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "%s%s%s: %s %s", path, dot(path),
                                  field->name, faults[problem], text);
     mpt_hint(ctx, "give %s%s", accepted,

@@ -49,7 +49,10 @@ static const mpt_choice roundings[] = {
     {NULL, 0, NULL}};
 static const mpt_choice nonfinites[] = {
     {"propagate", MPT_NONFINITE_PROPAGATE, "they make their block's scale NaN, so they show"},
-    {"saturate", MPT_NONFINITE_SATURATE, "they become finite, as Transformer Engine does it"},
+    {"saturate", MPT_NONFINITE_SATURATE,
+     "the codes and scales of Transformer Engine: Inf becomes the largest value, as NaN does "
+     "in formats without NaN, and stays NaN in e4m3, e5m2 and e5m6; the scale of a block with "
+     "Inf is the largest, so that its decoded values can still overflow"},
     {NULL, 0, NULL}};
 static const mpt_choice sources[] = {
     {"original", MPT_SOURCE_ORIGINAL, "the values before quantizing"},

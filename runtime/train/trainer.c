@@ -355,6 +355,15 @@ mpt_status mpt_trainer_step(mpt_trainer *trainer, const int32_t *tokens, mpt_ste
 
 /* ---- the end ---- */
 
+static mpt_status fail_untrained(const mpt_trainer *trainer) {
+    mpt_status status = MPT_FAIL(trainer->ctx, MPT_STOPPED, MPT_NOWHERE,
+                                 "all %lld steps were skipped, so nothing was trained",
+                                 (long long)trainer->attempted);
+    mpt_hint(trainer->ctx, "the metrics name the first bad tensor of each: keep its layer in a "
+                           "wider format, or lower the learning rate");
+    return status;
+}
+
 mpt_status mpt_trainer_finish(mpt_trainer *trainer) {
     mpt_metrics_line line;
     MPT_REQUIRE_OBJECT(trainer);
@@ -364,5 +373,7 @@ mpt_status mpt_trainer_finish(mpt_trainer *trainer) {
     mpt_metrics_integer(&line, "applied", trainer->applied);
     mpt_metrics_integer(&line, "skipped", trainer->attempted - trainer->applied);
     mpt_metrics_number(&line, "eval_loss", trainer->last_eval);
-    return mpt_metrics_end(&line, trainer->ctx, trainer->metrics, trainer->metrics_ud);
+    MPT_TRY(mpt_metrics_end(&line, trainer->ctx, trainer->metrics, trainer->metrics_ud));
+    bool untrained = trainer->attempted > 0 && trainer->applied == 0;
+    return untrained ? fail_untrained(trainer) : MPT_OK;
 }

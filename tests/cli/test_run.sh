@@ -40,6 +40,15 @@ want_no_err
 [ "$(wc -l <out)" -le 4 ] || wrong "--quiet prints more than the result"
 cmp one/metrics.jsonl two/metrics.jsonl || wrong "two runs differ"
 
+# A run whose steps were all skipped stopped itself; one whose loss is NaN says that.
+try small.lua --set precision.base=fp16 --set precision.loss_scale=1e19 --quiet --out skipped
+want_status 3
+want_err '^all 3 steps were skipped, so nothing was trained; '
+want_out '^validation loss [0-9.]+ nats a token: '
+try small.lua --set precision.base=fp16 --set train.lr.peak=1e6 --quiet --out nan
+want_status 0
+want_out '^validation loss NaN$'
+
 # Without --out: the next free runs/NAME-N.
 for n in 1 2; do
     try small.lua --quiet

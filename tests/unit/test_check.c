@@ -164,10 +164,31 @@ static void test_check_when_the_last_block_is_fp4_then_all_fp4(void **state) {
     fixture_rule(&c.f, 11, .selector = "linear", .blocks = "first 3", .use = "bf16");
     run(&c);
     assert_int_equal(c.n, 1);
-    expect(
-        &c, "all-fp4", 10,
-        "the last block's linear layers are all in FP4; runs keep a few late blocks in bf16");
+    expect(&c, "all-fp4", 10,
+           "all linear layers of the last block multiply FP4 by FP4; runs keep a few late "
+           "blocks in bf16");
     close(&c);
+}
+
+/* One operand of each product is in another format. */
+static void test_check_when_fp4_meets_other_formats_only_then_not_all_fp4(void **state) {
+    (void)state;
+    static const mpt_set weights[] = {{"weight", "nvfp4"}};
+    static const mpt_set activations[] = {
+        {"weight", "e4m3"}, {"activation", "nvfp4"}, {"gradient", "e5m2"}};
+    static const struct {
+        const mpt_set *words;
+        int n;
+    } rows[] = {{weights, 1}, {activations, 3}};
+    for (size_t i = 0; i < MPT_COUNT(rows); i++) {
+        checked c;
+        open(&c);
+        fixture_rule(&c.f, 10, .selector = "linear", .words = rows[i].words,
+                     .n_words = rows[i].n);
+        run(&c);
+        assert_int_equal(c.n, 0);
+        close(&c);
+    }
 }
 
 static void test_check_when_a_late_phase_lifts_the_last_block_then_not_all_fp4(void **state) {
@@ -312,6 +333,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_check_when_the_window_is_short_then_short_history),
     cmocka_unit_test(test_check_when_only_the_first_copy_has_a_source_then_no_effect),
     cmocka_unit_test(test_check_when_the_last_block_is_fp4_then_all_fp4),
+    cmocka_unit_test(test_check_when_fp4_meets_other_formats_only_then_not_all_fp4),
     cmocka_unit_test(test_check_when_a_late_phase_lifts_the_last_block_then_not_all_fp4),
     cmocka_unit_test(test_check_when_nothing_is_clipped_then_no_clip),
     cmocka_unit_test(test_check_when_there_is_no_warmup_then_no_warmup),

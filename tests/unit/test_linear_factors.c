@@ -47,7 +47,8 @@ static op_case make_case(mpt_op op, const int64_t *shape, int vectors) {
     return c;
 }
 
-static void check_case(op_case *c, const mpt_kernel *kernel, int n_threads) {
+/* `unit` is what the results of even rows are measured by, 1 that of the others. */
+static void check_case(op_case *c, const mpt_kernel *kernel, int n_threads, double unit) {
     double start = c->out[0].kind == OP_SUM ? op_sum_start : 0;
     omp_set_num_threads(n_threads);
     op_run(c, kernel, false, n_threads);
@@ -56,7 +57,8 @@ static void check_case(op_case *c, const mpt_kernel *kernel, int n_threads) {
             double bias = c->in[2].kind == OP_ABSENT ? 0 : c->in[2].data[j];
             double f = factor_at(&c->in[3], i) * factor_at(&c->in[4], j) * 0.75;
             double expected = start + f * product_at(c, i, j) + bias;
-            if (!(fabs(at(&c->out[0], i, j) - expected) < 2e-5 * (1 + fabs(expected))))
+            if (!(fabs(at(&c->out[0], i, j) - expected) <
+                  2e-5 * ((i % 2 ? 1 : unit) + fabs(expected))))
                 fail_msg("%s: [%d, %d] is %.9g, not %.9g", kernel->name, (int)i, (int)j,
                          at(&c->out[0], i, j), expected);
         }
@@ -67,11 +69,11 @@ static void check_op(mpt_op op) {
         for (int vectors = 1; vectors < 4; vectors++) {
             op_case c = make_case(op, shapes[s], vectors);
             size_t n = (size_t)op_elements(&c.out[0]);
-            check_case(&c, op_kernel(mpt_kernels_ref, op), 1);
-            check_case(&c, op_kernel(mpt_kernels_cpu, op), 2);
+            check_case(&c, op_kernel(mpt_kernels_ref, op), 1, 1);
+            check_case(&c, op_kernel(mpt_kernels_cpu, op), 2, 1);
             double *two = op_calloc(n, sizeof *two);
             memcpy(two, c.out[0].data, n * sizeof *two);
-            check_case(&c, op_kernel(mpt_kernels_cpu, op), 1);
+            check_case(&c, op_kernel(mpt_kernels_cpu, op), 1, 1);
             assert_memory_equal(two, c.out[0].data, n * sizeof *two);
             free(two);
             op_free(&c);
@@ -94,10 +96,47 @@ static void test_wgrad_when_factors_are_vectors_then_the_sum_before_is_kept(void
     check_op(MPT_OP_linear_wgrad);
 }
 
+/* Two factors whose product is beyond the largest number, while the results need not be: zeros
+ * stay zeros, and a sum of 2^-70 is brought to 2^60. */
+static void check_huge_factors(mpt_op op) {
+    for (size_t s = 0; s < MPT_COUNT(shapes); s++) {
+        op_case c = make_case(op, shapes[s], 0);
+        op_tensor *a = &c.in[0];
+        bool wgrad = op == MPT_OP_linear_wgrad;
+        for (int64_t i = 0; i < op_elements(a); i++) {
+            int64_t row = wgrad ? i % a->dims[1] : i / a->dims[1];
+            a->data[i] *= row % 2 ? 0 : 0x1p-70;
+        }
+        c.in[3].data[0] = 0x1p70;
+        c.in[4].data[0] = 0x1p60;
+        check_case(&c, op_kernel(mpt_kernels_ref, op), 1, 0x1p60);
+        check_case(&c, op_kernel(mpt_kernels_cpu, op), 2, 0x1p60);
+        op_free(&c);
+    }
+}
+
+static void test_linear_when_the_product_of_factors_overflows_then_results_need_not(void **s) {
+    (void)s;
+    check_huge_factors(MPT_OP_linear);
+}
+
+static void test_dgrad_when_the_product_of_factors_overflows_then_results_need_not(void **s) {
+    (void)s;
+    check_huge_factors(MPT_OP_linear_dgrad);
+}
+
+static void test_wgrad_when_the_product_of_factors_overflows_then_results_need_not(void **s) {
+    (void)s;
+    check_huge_factors(MPT_OP_linear_wgrad);
+}
+
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_linear_when_factors_are_vectors_then_rows_and_columns_have_them),
     cmocka_unit_test(test_dgrad_when_factors_are_vectors_then_rows_and_columns_have_them),
     cmocka_unit_test(test_wgrad_when_factors_are_vectors_then_the_sum_before_is_kept),
+    cmocka_unit_test(test_linear_when_the_product_of_factors_overflows_then_results_need_not),
+    cmocka_unit_test(test_dgrad_when_the_product_of_factors_overflows_then_results_need_not),
+    cmocka_unit_test(test_wgrad_when_the_product_of_factors_overflows_then_results_need_not),
 };
 
 MPT_TEST_MAIN(cases)

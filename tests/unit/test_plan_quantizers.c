@@ -116,7 +116,7 @@ static void test_json_when_delayed_then_its_fields_are_told(void **state) {
     assert_string_equal(word(q, "elements"), "e5m2");
     assert_string_equal(word(q, "scale"), "delayed");
     assert_string_equal(word(q, "scale_format"), "fp32");
-    assert_string_equal(word(q, "scale_rule"), "none");
+    assert_string_equal(word(q, "scale_rule"), "nearest");
     assert_true(json_real_value(json_object_get(q, "headroom")) == 0.75);
     assert_true(json_is_null(json_object_get(q, "static")));
     assert_int_equal(json_integer_value(json_object_get(delayed, "history")), 16);

@@ -82,6 +82,9 @@ static void test_static_when_its_value_is_wrong_then_refused(void **state) {
     refuse("e4m3 { scale = static(0) }", "scale.value: out of range: 0; give a number above 0");
     refuse("e4m3 { scale = static(-1) }",
            "scale.value: out of range: -1; give a number above 0");
+    refuse("e4m3 { scale = static(1e39) }",
+           "scale.value: out of range: 1e+39; give a number above 0 and at most "
+           "3.4028234663852886e+38");
     refuse("e4m3 { scale = static(1 / 0) }",
            "scale.value: must be finite, not inf; give a number above 0");
     refuse("e4m3 { scale = static(1e-40) }", "scale: what is divided by so small a scale is "
@@ -189,6 +192,11 @@ static void test_hadamard_when_signs_are_not_random_then_no_seed(void **state) {
            "out");
     refuse("nvfp4 { hadamard = hadamard { signs = 'random', seed = -2 } }",
            "hadamard.seed: out of range: -2; give a whole number of -1 or more");
+    refuse("nvfp4 { hadamard = hadamard { signs = 'random', seed = 2 ^ 63 } }",
+           "hadamard.seed: out of range: 9.22337203685e+18; give a whole number of -1 or more "
+           "and at most 9007199254740992");
+    refuse("nvfp4 { hadamard = 16 }",
+           "hadamard: cannot be 16; give hadamard { size = 16 } or \"none\"");
 }
 
 static void test_headroom_when_out_of_range_then_refused(void **state) {

@@ -274,7 +274,11 @@ static void test_set_when_a_number_is_out_of_range_then_it_is_echoed_as_typed(vo
     expect_refused(
         &f, "train.steps", "99999999999999999999",
         "--set: train.steps: out of range: 99999999999999999999; give a whole number "
-        "of 1 or more");
+        "of 1 or more and at most 9007199254740992");
+    expect_refused(
+        &f, "train.lr.warmup", "1e300",
+        "--set: train.lr.warmup: out of range: 1e300; give a whole number, or a fraction of "
+        "the run from 0.0 to 1.0, at most 9007199254740992");
     expect_refused(
         &f, "train.batch", "-0x1p70",
         "--set: train.batch: out of range: -0x1p70; give a whole number of 1 or more "

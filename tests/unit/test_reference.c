@@ -69,6 +69,8 @@ static void test_word_when_known_then_only_what_concerns_it(void **state) {
         {"nvfp4", "| `rounding` |", "`train`"},
         {"bf16", "| `bf16` | 16 |", "`rounding` |"},
         {"mxfp8", "| `mxfp8` | 8 | e4m3 | 1x32 | current | e8m0 | up | none |", "| `mxfp6`"},
+        {"e8m0", "| `scale_format` |", "| `mxfp8` |"},
+        {"pow2", "| `scale_format` |", "| `rounding` |"},
         {"delayed", "| `history` | a whole number of 1 or more and at most 65536 | 1024 |",
          "| `size`"},
         {"delayed", "e4m3 { scale = delayed {", "loss_scale = static"},

@@ -113,8 +113,9 @@ static void test_hadamard_when_none_then_taken_away(void **state) {
     assert_int_equal(use.q.hadamard.size, 0);
     assert_int_equal(setter_set(&s, "quantizer", &use, "use", "hadamard", setter_integer(16)),
                      MPT_INVALID);
-    assert_message(
-        s.ctx, "nvfp4.lua:14: use.hadamard: cannot be 16; give a table of hadamard or none");
+    assert_message(s.ctx,
+                   "nvfp4.lua:14: use.hadamard: cannot be 16; give hadamard { size = 16 } "
+                   "or \"none\"");
     setter_close(&s);
 }
 

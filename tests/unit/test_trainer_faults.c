@@ -80,6 +80,25 @@ static void test_step_when_20_in_a_row_are_skipped_then_training_stops_and_says_
     rig_deinit(&r);
 }
 
+static void test_finish_when_all_steps_were_skipped_then_training_has_stopped_itself(void **s) {
+    (void)s;
+    rig r;
+    rig_options o = rig_defaults();
+    int64_t n;
+    rig_init(&r, &o);
+    rig_weights(&r, "lm_head.weight", &n)[0] = NAN;
+    for (int i = 0; i < 3; i++)
+        assert_true(rig_step(&r).skipped);
+    assert_int_equal(mpt_trainer_finish(r.trainer), MPT_STOPPED);
+    assert_string_equal(
+        mpt_ctx_error(r.ctx)->message,
+        "all 3 steps were skipped, so nothing was trained; the metrics name the "
+        "first bad tensor of each: keep its layer in a wider format, or lower "
+        "the learning rate");
+    assert_non_null(strstr(r.lines, "\"applied\":0,\"skipped\":3,\"eval_loss\":null}\n"));
+    rig_deinit(&r);
+}
+
 static void test_step_when_tokens_are_out_of_range_then_refused_and_nothing_changes(void **s) {
     (void)s;
     rig r;
@@ -208,6 +227,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_step_when_a_weight_is_nan_then_skipped_named_and_nothing_changes),
     cmocka_unit_test(test_update_when_one_gradient_is_bad_then_its_row_says_so),
     cmocka_unit_test(test_step_when_20_in_a_row_are_skipped_then_training_stops_and_says_why),
+    cmocka_unit_test(test_finish_when_all_steps_were_skipped_then_training_has_stopped_itself),
     cmocka_unit_test(test_step_when_tokens_are_out_of_range_then_refused_and_nothing_changes),
     cmocka_unit_test(test_step_when_tokens_are_the_callers_then_they_are_trained_on),
     cmocka_unit_test(test_step_when_the_writer_refuses_then_io_error),

@@ -195,6 +195,7 @@ typedef struct mpt_program_info {
     uint64_t seed;
     int64_t eval_every; /* steps between evaluations; 0: only at the end */
     int64_t eval_batches;
+    int64_t eval_windows; /* that a whole validation has; 0: the data is too short for one */
 } mpt_program_info;
 MPT_API mpt_program_info mpt_program_get_info(const mpt_program *program);
 
@@ -269,7 +270,8 @@ MPT_API bool mpt_trainer_done(const mpt_trainer *trainer);
  * Training is not touched. */
 MPT_API MPT_CHECKED mpt_status mpt_trainer_eval(mpt_trainer *trainer, int64_t max_windows,
                                                 double *out_loss);
-/* Writes the metrics' last line. */
+/* Writes the metrics' last line. MPT_STOPPED where steps were taken and all of them skipped:
+ * then nothing was trained. */
 MPT_API MPT_CHECKED mpt_status mpt_trainer_finish(mpt_trainer *trainer);
 
 /* Parameters by index, in the order of the model; data is float32, lent. NULL past the end. */
