@@ -232,9 +232,19 @@ static int n_parts_matched(const char *glob, const mpt_layer *layer) {
     return n;
 }
 
+/* The selector of whole layers in place of one of parts: as wide as that, where it is a pattern
+ * in what stands before the last dot, and the one path where it names a single layer. */
+static const char *widened(const char *path, const char *glob, char *out, size_t size) {
+    const char *last = strrchr(path, '.'), *dot = strrchr(glob, '.');
+    if (!last || !dot || !strpbrk(glob, "*?[{"))
+        return path;
+    snprintf(out, size, "%.*s%s", (int)(dot - glob), glob, last);
+    return mpt_glob_match(out, path) ? out : path;
+}
+
 static mpt_status fail_part(mpt_ctx *ctx, const mpt_rule *rule, const char *path,
                             const char *glob, const mpt_layer *layer) {
-    char parts[256] = "";
+    char parts[256] = "", whole[256];
     for (int i = 0; i < layer->n_parts; i++) {
         size_t used = strlen(parts);
         snprintf(parts + used, sizeof parts - used, "%s%s", i ? ", " : "", layer->parts[i]);
@@ -243,8 +253,7 @@ static mpt_status fail_part(mpt_ctx *ctx, const mpt_rule *rule, const char *path
                                  "%s: '%s' names only a part of '%s', which computes %s in one "
                                  "product",
                                  path, glob, layer->path, parts);
-    const char *last = strrchr(layer->path, '.');
-    mpt_hint(ctx, "name the whole: '*.%s'", last ? last + 1 : layer->path);
+    mpt_hint(ctx, "name the whole: '%s'", widened(layer->path, glob, whole, sizeof whole));
     return status;
 }
 

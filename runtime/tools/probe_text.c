@@ -21,7 +21,8 @@ enum {
     AMAX_WIDTH = 10,
     PAIR_WIDTH = 13, /* SQNR and lost of one format */
     SAT_WIDTH = 6,
-    FIGURES_WIDTH = 50 /* of the summary, beside format and name */
+    ZEROS_WIDTH = 7,
+    FIGURES_WIDTH = 37 /* of the summary, beside format, name and the columns it may lack */
 };
 
 /* ---- figures ---- */
@@ -226,29 +227,51 @@ static void put_tables(const mpt_probe *probe, mpt_str *out) {
 
 /* ---- over all matrices ---- */
 
-/* Columns that the summary has for a name. */
-static int summary_room(const mpt_probe *probe) {
+/* What the summary has room for. */
+typedef struct summary {
+    int name; /* columns of a name */
+    bool zeros, saturated;
+} summary;
+
+/* Saturation only where there is some, as in the tables; the zeros where the names fit. */
+static summary summary_of(const mpt_probe *probe) {
+    summary s = {.name = longest_name(probe, 0)};
     int format = 0;
-    for (int f = 0; f < probe->n_formats; f++)
+    s.name = s.name < NAME_SUMMARY ? s.name : NAME_SUMMARY;
+    for (int f = 0; f < probe->n_formats; f++) {
         format = larger(format, columns(probe->formats[f].text));
-    return probe->width ? larger(NAME_LEAST, probe->width - FIGURES_WIDTH - format)
-                        : NAME_SUMMARY;
+        s.saturated = s.saturated || probe->total[f].counts.overflow;
+    }
+    int room = (probe->width ? probe->width : INT_MAX) - FIGURES_WIDTH - format -
+               (s.saturated ? SAT_WIDTH + 1 : 0);
+    s.zeros = room >= s.name + ZEROS_WIDTH;
+    room = larger(NAME_LEAST, room);
+    s.name = s.name < room ? s.name : room;
+    return s;
 }
 
-static void put_worst(const mpt_probe *probe, int f, mpt_table *table, mpt_str *name) {
+static void put_worst(const mpt_probe *probe, int f, int room, mpt_table *table,
+                      mpt_str *name) {
     const mpt_probe_line *worst = mpt_probe_worst(probe, f);
     mpt_table_cell(table, "%s", worst ? quality(&worst->cells[f]).text : "-");
     name->len = 0;
-    mpt_probe_name(name, worst ? worst->name : "-", summary_room(probe));
+    mpt_probe_name(name, worst ? worst->name : "-", room);
     mpt_table_cell(table, "%s", name->failed ? "" : name->data);
+}
+
+static void put_share(mpt_table *table, const mpt_probe_cell *cell, uint64_t n) {
+    mpt_table_cell(table, "%s", mpt_probe_percent(mpt_probe_share(cell, n)).text);
 }
 
 static void put_summary(const mpt_probe *probe, mpt_str *out) {
     mpt_table table;
     mpt_str name;
+    char titles[96];
+    summary s = summary_of(probe);
+    snprintf(titles, sizeof titles, "|format|>bits|>dB%s|>lost%s|>worst dB|worst tensor",
+             s.zeros ? "|>zeros" : "", s.saturated ? "|>sat" : "");
     mpt_str_init(&name, probe->ctx);
-    mpt_table_init(&table, probe->ctx,
-                   "|format|>bits|>dB|>zeros|>lost|>sat|>worst dB|worst tensor");
+    mpt_table_init(&table, probe->ctx, titles);
     for (int f = 0; f < probe->n_formats; f++) {
         const mpt_probe_cell *cell = &probe->total[f];
         const mpt_quantize_counts *c = &cell->counts;
@@ -256,19 +279,21 @@ static void put_summary(const mpt_probe *probe, mpt_str *out) {
         mpt_table_cell(&table, "%s", probe->formats[f].text);
         mpt_table_cell(&table, "%.2f", cell->bits);
         mpt_table_cell(&table, "%s", mpt_probe_db(cell->sqnr).text);
-        mpt_table_cell(&table, "%s", mpt_probe_percent(mpt_probe_share(cell, c->zeros)).text);
-        mpt_table_cell(&table, "%s",
-                       mpt_probe_percent(mpt_probe_share(cell, c->underflow)).text);
-        mpt_table_cell(&table, "%s",
-                       mpt_probe_percent(mpt_probe_share(cell, c->overflow)).text);
-        put_worst(probe, f, &table, &name);
+        if (s.zeros)
+            put_share(&table, cell, c->zeros);
+        put_share(&table, cell, c->underflow);
+        if (s.saturated)
+            put_share(&table, cell, c->overflow);
+        put_worst(probe, f, s.name, &table, &name);
     }
     mpt_table_print(&table, out);
     out->failed = out->failed || name.failed;
     mpt_table_deinit(&table);
     mpt_str_deinit(&name);
-    mpt_str_printf(out, "dB is the SQNR, bits are those of a weight with its scales, lost "
-                        "became zero, sat saturated.\n");
+    mpt_str_printf(out,
+                   "dB is the SQNR, bits are those of a weight with its scales, lost became "
+                   "zero%s.\n",
+                   s.saturated ? ", sat saturated" : "");
 }
 
 void mpt_probe_text(const mpt_probe *probe, mpt_str *out) {

@@ -58,6 +58,21 @@ static void test_selector_when_part_of_a_fused_layer_then_refused(void **state) 
            "computes q_proj, k_proj, v_proj in one product; name the whole: '*.qkv'");
 }
 
+static void
+test_selector_when_part_of_one_fused_layer_then_the_hint_names_that_one(void **state) {
+    (void)state;
+    expect(
+        RULE(.selector = "layers.1.attn.q_proj", .use = "bf16"),
+        "r.lua:5: precision.rules[1]: 'layers.1.attn.q_proj' names only a part of "
+        "'layers.1.attn.qkv', which computes q_proj, k_proj, v_proj in one product; name the "
+        "whole: 'layers.1.attn.qkv'");
+    expect(
+        RULE(.selector = "layers.1.attn.[qk]_proj", .use = "bf16"),
+        "r.lua:5: precision.rules[1]: 'layers.1.attn.[qk]_proj' names only a part of "
+        "'layers.1.attn.qkv', which computes q_proj, k_proj, v_proj in one product; name the "
+        "whole: 'layers.1.attn.qkv'");
+}
+
 static void test_blocks_when_they_exceed_the_model_then_refused(void **state) {
     (void)state;
     expect(RULE(.selector = "linear", .blocks = "first 5", .use = "bf16"),
@@ -189,6 +204,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_selector_when_the_kind_is_absent_then_refused),
     cmocka_unit_test(test_selector_when_one_of_a_list_is_a_slip_then_refused),
     cmocka_unit_test(test_selector_when_part_of_a_fused_layer_then_refused),
+    cmocka_unit_test(test_selector_when_part_of_one_fused_layer_then_the_hint_names_that_one),
     cmocka_unit_test(test_blocks_when_they_exceed_the_model_then_refused),
     cmocka_unit_test(test_blocks_when_the_model_has_none_then_refused),
     cmocka_unit_test(test_blocks_when_the_layer_lies_outside_then_refused),
