@@ -44,6 +44,8 @@ static inline bool cpu_same(const case_result *a, const case_result *b, int what
     if (what & CASE_CODES)
         same &= memcmp(a->codes, b->codes, a->codes_bytes + 16) == 0 &&
                 memcmp(a->scales, b->scales, a->scales_bytes + 16) == 0;
+    if (what & CASE_STANDS_FOR)
+        same &= memcmp(a->stands_for, b->stands_for, a->decoded_bytes + 16) == 0;
     if (what & CASE_COUNTS)
         same &= case_same_counts(&a->counts, &b->counts, false);
     return same;
@@ -88,13 +90,15 @@ static inline void cpu_check_job(mpt_quantize_job job, const char *what) {
     assert_true(mpt_quantize_plan_of(&job, &plan) != by_column);
     job.amax_history = job.q->scale.kind == MPT_SCALING_DELAYED ? history : NULL;
     int all = CASE_DECODED | CASE_CODES;
-    case_result ref = case_run(mpt_ref_quantize_operand, job, all | CASE_COUNTS);
+    case_result ref =
+        case_run(mpt_ref_quantize_operand, job, all | CASE_COUNTS | CASE_STANDS_FOR);
     float raised = history[0];
     for (int level = 0; (cpu_chosen = cpu_kernels(level)) != NULL; level++)
         for (int pass = 0; pass < 2; pass++) {
             int outputs = 1 << ((int)job.rows + level) % 3;
             if (pass)
-                outputs = all | (job.cols % 2 ? CASE_COUNTS : 0);
+                outputs = all | (job.cols % 2 ? CASE_COUNTS : 0) |
+                          (job.rows % 2 ? CASE_STANDS_FOR : 0);
             history[0] = 0.25f;
             case_result cpu = case_run(cpu_run, job, outputs);
             if (!cpu_same(&ref, &cpu, outputs) || memcmp(&raised, history, 4) != 0)

@@ -89,7 +89,7 @@ static mpt_quantize_amax count_panels(const mpt_quantize_plan *plan, panel_fn *r
     for (int g = 0; g < MPT_QUANTIZE_PIECES; g++) {
         mpt_quantize_plan own = *plan;
         mpt_quantize_counts counts = {0};
-        mpt_quantize_count_into(&own, &counts);
+        own.counts = &counts;
         int64_t last = c.count * (g + 1) / MPT_QUANTIZE_PIECES;
         for (int64_t i = c.count * g / MPT_QUANTIZE_PIECES; i < last; i++) {
             mpt_panel p = panel_at(&c, i);
@@ -115,10 +115,9 @@ static mpt_quantize_amax panel_by_rows(const mpt_quantize_plan *plan, const mpt_
             job->amax[r] = own.tensor.amax;
         if (job->factor)
             job->factor[r] = own.tensor.amax;
-        if (own.counts) {
-            mpt_quantize_count_into(&own, plan->counts);
+        if (own.counts)
             own.counts->capped += own.tensor.capped;
-        }
+        mpt_quantize_plan_restore(&own);
         plan->kernels->panel(&own, &line);
     }
     return (mpt_quantize_amax){0, false, false};
@@ -129,6 +128,7 @@ static mpt_quantize_amax make_all(const mpt_quantize_kernels *kernels,
                                   mpt_quantize_plan *plan) {
     panel_fn *run = plan->job->q->outer == MPT_OUTER_ROW ? panel_by_rows : kernels->panel;
     plan->kernels = kernels;
+    mpt_quantize_plan_restore(plan);
     return plan->job->counts ? count_panels(plan, run) : each_panel(plan, run);
 }
 
@@ -271,8 +271,9 @@ void mpt_quantize_both_with(const mpt_quantize_kernels *kernels, const mpt_quant
     if (col->q->source != MPT_SOURCE_ORIGINAL) {
         mpt_quantize_both_by(row, col, mpt_quantize_operand);
     } else if (row->column || !col->column || row->x != col->x || row->x_bf16 != col->x_bf16 ||
-               row->counts || col->counts || row->q->outer == MPT_OUTER_ROW ||
-               !mpt_quantize_plan_of(row, &row_plan) || !mpt_quantize_plan_of(col, &col_plan)) {
+               row->counts || col->counts || row->stands_for ||
+               row->q->outer == MPT_OUTER_ROW || !mpt_quantize_plan_of(row, &row_plan) ||
+               !mpt_quantize_plan_of(col, &col_plan)) {
         mpt_quantize_operand_with(kernels, row);
         mpt_quantize_operand_with(kernels, col);
     } else {

@@ -58,15 +58,15 @@ typedef struct mpt_quantize_plan {
     uint32_t round_keys[20];                    /* of Philox */
     mpt_quantize_counts *counts;                /* what a thread adds to, or NULL */
     const struct mpt_quantize_kernels *kernels; /* that run it */
-    float restore[2]; /* while counting: a scale times both is what it restores by */
+    float restore[2]; /* a scale times both is what its codes are restored by */
     bool restorable;  /* no finite value has a restored one that is NaN */
 } mpt_quantize_plan;
 
 /* The plan of a job but for `tensor`; false where it has none. */
 bool mpt_quantize_plan_of(const mpt_quantize_job *job, mpt_quantize_plan *out_plan);
 
-/* From here on the kernels count into `counts`, from what the plan's tensor is now. */
-void mpt_quantize_count_into(mpt_quantize_plan *plan, mpt_quantize_counts *counts);
+/* Sets what codes are restored by, from what the plan's tensor is now. */
+void mpt_quantize_plan_restore(mpt_quantize_plan *plan);
 
 /* ---- kernels ---- */
 
@@ -128,6 +128,7 @@ typedef struct mpt_quantize_line {
     uint8_t *code_high;           /* the upper byte of codes that take two, else NULL */
     int64_t n;
     int64_t cols; /* of n: what lies beyond is padding, and not counted */
+    int64_t row;  /* of memory */
 } mpt_quantize_line;
 
 /* The same as the kernels, value by value as the definition; counts where the plan does. */

@@ -62,7 +62,7 @@ static void key_and_signs(const mpt_quantize_job *job, mpt_quantize_plan *plan) 
 bool mpt_quantize_plan_of(const mpt_quantize_job *job, mpt_quantize_plan *out_plan) {
     mpt_quantize_shape s = mpt_quantize_shape_of(job);
     if (mpt_is_wide(job->q->format) || job->q->scale.kind == MPT_SCALING_NONE ||
-        !takes_scales(job) || job->stands_for || !place_blocks(job, out_plan))
+        !takes_scales(job) || (job->stands_for && job->column) || !place_blocks(job, out_plan))
         return false;
     out_plan->job = job;
     out_plan->finite = false;
@@ -78,10 +78,10 @@ bool mpt_quantize_plan_of(const mpt_quantize_job *job, mpt_quantize_plan *out_pl
     return true;
 }
 
-/* Restored values are NaN where a scale is, or where a zero meets a scale that overflowed. */
-void mpt_quantize_count_into(mpt_quantize_plan *plan, mpt_quantize_counts *counts) {
+/* A code stands for its value times its scale, by the factors of the tensor. That is NaN where
+ * a scale is, or where a zero meets a scale that overflowed. */
+void mpt_quantize_plan_restore(mpt_quantize_plan *plan) {
     const mpt_tensor_scale *t = &plan->tensor;
-    plan->counts = counts;
     plan->restore[0] = plan->restore[1] = 1.0f;
     plan->restorable = true;
     if (plan->axis == MPT_AXIS_ONE) {

@@ -198,6 +198,26 @@ KERNEL static void put_codes(const mpt_quantize_plan *plan, side *s, const strip
         memcpy(to, s->packed, (size_t)(t->cols + 1) / 2);
 }
 
+/* What the codes of a line of a row copy stand for. */
+KERNEL static void put_restored(const mpt_quantize_plan *plan, side *s, const strip *t,
+                                const mpt_quantize_line *made, bool bad) {
+    mpt_quantize_line line = *made;
+    _Alignas(64) float restore[MPT_PANEL_COLS];
+    for (int64_t b = 0; b * (INT64_C(1) << line.shift) < line.n; b++)
+        restore[b] = line.decode[b] * plan->restore[0] * plan->restore[1];
+    float *to = plan->job->stands_for + made->row * plan->k + t->col;
+    line.decode = restore;
+    line.code = NULL;
+    line.cols = 0; /* it has been counted */
+    line.value = t->cols == t->width ? to : s->line_values;
+    if (bad)
+        mpt_quantize_careful_line(plan, &line);
+    else
+        encode_values(plan, &line);
+    if (line.value != to)
+        memcpy(to, line.value, (size_t)t->cols * sizeof(float));
+}
+
 /* One row of the strip: where its codes and values go, then both. */
 KERNEL static void run_line(const mpt_quantize_plan *plan, side *s, const strip *t, int64_t r,
                             bool bad) {
@@ -205,7 +225,8 @@ KERNEL static void run_line(const mpt_quantize_plan *plan, side *s, const strip 
     bool random = job->q->rounding == MPT_ROUNDING_STOCHASTIC;
     int64_t of_row = random && job->column ? r % 16 * MPT_PANEL_COLS : 0;
     int64_t row = t->row + r, values = plan->decoded_cols - t->col;
-    mpt_quantize_line line = {.v = t->v + r * t->ld, .n = t->width, .cols = t->cols};
+    mpt_quantize_line line = {
+        .v = t->v + r * t->ld, .n = t->width, .cols = t->cols, .row = row};
     line.encode = s->scales.encode;
     line.decode = s->scales.decode;
     line.shift = s->scales.shift;
@@ -231,6 +252,8 @@ KERNEL static void run_line(const mpt_quantize_plan *plan, side *s, const strip 
                (size_t)(values < t->cols ? values : t->cols) * sizeof(float));
     if (job->codes && !job->column)
         put_codes(plan, s, t, r);
+    if (job->stands_for)
+        put_restored(plan, s, t, &line, bad);
 }
 
 /* One copy of a strip whose values are loaded. */
@@ -243,7 +266,7 @@ KERNEL static void run_strip(const mpt_quantize_plan *plan, side *s, strip t,
     if (plan->job->q->hadamard.size)
         strip_rotate(plan, &t, s->rotated, true);
     int64_t step = plan->axis == MPT_AXIS_ROW ? 1 : plan->block;
-    bool bad = false;
+    bool bad = false, restores = plan->counts || plan->job->stands_for;
     for (int64_t r = 0; r < t.rows; r++) {
         if (plan->axis == MPT_AXIS_ONE && r == 0) {
             if (!plan->finite) {
@@ -258,7 +281,7 @@ KERNEL static void run_strip(const mpt_quantize_plan *plan, side *s, strip t,
             bad = strip_scale(plan, &t, r, &s->scales);
             put_scales(plan, s, &t, r);
         }
-        run_line(plan, s, &t, r, bad || (plan->counts && !plan->restorable));
+        run_line(plan, s, &t, r, bad || (restores && !plan->restorable));
     }
 }
 

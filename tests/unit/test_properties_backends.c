@@ -32,6 +32,18 @@ static void test_cpu_when_any_quantizer_then_ref_to_the_byte(void **state) {
     }
 }
 
+/* The counts of a job that asks for nothing else. */
+static mpt_quantize_counts counts_alone(const any_case *c) {
+    mpt_quantize_counts counts;
+    mpt_quantize_job job = any_job(c);
+    any_buffer scratch = any_buffer_of(mpt_quantize_scratch(&job));
+    job.scratch = (void *)scratch.data;
+    job.counts = &counts;
+    mpt_quantize_operand(&job);
+    any_buffer_free(&scratch);
+    return counts;
+}
+
 /* Fast paths differ by the outputs that are wanted: one at a time gives what all give. */
 static void test_cpu_when_one_output_is_asked_for_then_as_with_all(void **state) {
     (void)state;
@@ -61,6 +73,9 @@ static void test_cpu_when_one_output_is_asked_for_then_as_with_all(void **state)
             any_buffer_free(&scratch);
             any_free(&o);
         }
+        mpt_quantize_counts counts = counts_alone(&c);
+        if (!case_same_counts(&all.counts, &counts, false))
+            any_fail(&c, "counts alone");
         any_free(&all);
         any_case_free(&c);
     }
@@ -144,6 +159,30 @@ static void test_any_when_threads_differ_then_same_bytes_and_counts(void **state
         any_free(&fast);
         any_free(&one);
         any_free(&two);
+        any_case_free(&c);
+    }
+    omp_set_num_threads(before);
+}
+
+/* Matrices that are shared among the threads, in panels of every sort. */
+static void test_counts_when_threads_differ_then_the_same_bits(void **state) {
+    (void)state;
+    int before = omp_get_max_threads();
+    for (uint64_t seed = 6000; seed < 6000 + CASES / 5; seed++) {
+        any_case c = any_case_of(seed, seed % 2);
+        free(c.x);
+        c.job.rows = 129 + (int64_t)seed % 60;
+        c.job.cols = 300 - (int64_t)seed % 50;
+        c.n = (size_t)(c.job.rows * c.job.cols);
+        c.x = case_buffer(c.n * 4);
+        c.job.x = c.x;
+        case_fill(c.x, c.n, (int)(seed % 3), seed);
+        omp_set_num_threads(1);
+        mpt_quantize_counts one = counts_alone(&c);
+        omp_set_num_threads(2);
+        mpt_quantize_counts two = counts_alone(&c);
+        if (!case_same_counts(&one, &two, true))
+            any_fail(&c, "counts of one thread and of two");
         any_case_free(&c);
     }
     omp_set_num_threads(before);
@@ -238,6 +277,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_decoded_when_its_extent_is_cut_then_the_same_part),
     cmocka_unit_test(test_operand_when_bf16_codes_come_in_then_as_their_values),
     cmocka_unit_test(test_any_when_threads_differ_then_same_bytes_and_counts),
+    cmocka_unit_test(test_counts_when_threads_differ_then_the_same_bits),
     cmocka_unit_test(test_both_when_any_two_quantizers_then_as_two_single_calls),
 };
 
