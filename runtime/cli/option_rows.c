@@ -169,11 +169,11 @@ void mpt_options_help(FILE *out, mpt_command command) {
             fputs(mpt_command_rows[i].examples, out);
     fputs("\nexit status:\n"
           "  0  done, or training ended after a step because a signal asked (stderr says so)\n"
-          "  1  the recipe, a quantizer, the data or a checkpoint is wrong\n"
+          "  1  the recipe, a quantizer, the data, a checkpoint or an output is wrong\n"
           "  2  the command line is wrong\n"
           "  3  training stopped itself\n"
           "  4  the machine failed: disk, memory or device\n"
-          "  130, 143  ended by SIGINT or SIGTERM: a second one, or one outside "
+          "  129, 130, 143  ended by SIGHUP, SIGINT or SIGTERM: a second one, or one outside "
           "training\n",
           out);
 }

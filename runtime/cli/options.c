@@ -67,7 +67,7 @@ static mpt_exit read_count(const mpt_option_row *row, const char *value, int *ou
     errno = 0;
     long n = strtol(value, &end, 10);
     if (errno || end == value || *end || n < 1 || n > 4096)
-        return bad_value(row, value, "a number from 1 to 4096");
+        return bad_value(row, value, "a whole number from 1 to 4096");
     *out = (int)n;
     return MPT_EXIT_DONE;
 }
@@ -84,8 +84,8 @@ static mpt_exit read_number(const mpt_option_row *row, const char *value, uint64
     char wanted[96];
     if (read_whole(value, most, out) && *out >= least)
         return MPT_EXIT_DONE;
-    snprintf(wanted, sizeof wanted, "a number from %llu to %llu", (unsigned long long)least,
-             (unsigned long long)most);
+    snprintf(wanted, sizeof wanted, "a whole number from %llu to %llu",
+             (unsigned long long)least, (unsigned long long)most);
     return bad_value(row, value, wanted);
 }
 
@@ -145,8 +145,8 @@ static mpt_exit take(mpt_options *options, const mpt_option_row *row, const char
             return bad_value(row, value, "PATH=VALUE, such as train.steps=20");
         return add_set(options, value, (size_t)(equals - value), equals + 1);
     case MPT_OPTION_SEED:
-        if (!read_whole(value, UINT64_MAX, at))
-            return bad_value(row, value, "a whole number");
+        if (read_number(row, value, 0, UINT64_MAX, at) != MPT_EXIT_DONE)
+            return MPT_EXIT_USAGE;
         return add_set(options, "train.seed", strlen("train.seed"), value);
     case MPT_OPTION_STEP:
         return read_number(row, value, 0, UINT32_MAX, at);
@@ -270,6 +270,24 @@ static int find_alone(const mpt_options *options, const bool *given) {
     return -1;
 }
 
+/* A word that is empty, as an unset variable of a shell leaves it, is named by what the command
+ * takes in its place. */
+static mpt_exit check_empty(const mpt_options *options) {
+    const mpt_command_row *command = &mpt_command_rows[options->command];
+    const char *takes = command->takes;
+    for (int i = 0; i < options->n_words; i++) {
+        if (!*options->words[i]) {
+            fprintf(stderr, "mptrun: '%s' takes %s, and %.*s is empty; see mptrun help %s\n",
+                    command->name, command->takes, (int)strcspn(takes, " "), takes,
+                    command->name);
+            return MPT_EXIT_USAGE;
+        }
+        const char *space = strchr(takes, ' ');
+        takes = space ? space + 1 : takes;
+    }
+    return MPT_EXIT_DONE;
+}
+
 /* Whether the command has as many words as it takes. */
 static mpt_exit check_words(const mpt_options *options) {
     const mpt_command_row *command = &mpt_command_rows[options->command];
@@ -289,7 +307,7 @@ static mpt_exit check_words(const mpt_options *options) {
                     command->name, command->takes, extra, command->name);
         return MPT_EXIT_USAGE;
     }
-    return MPT_EXIT_DONE;
+    return check_empty(options);
 }
 
 /* Options that make no sense together, or that a command cannot do without. */

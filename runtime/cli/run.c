@@ -4,7 +4,6 @@
 
 #include <limits.h>
 #include <math.h>
-#include <signal.h>
 #include <string.h>
 
 #include "cli/folder.h"
@@ -241,7 +240,7 @@ static mpt_status finish(run *r) {
     printf("run folder %s\n", r->folder.path);
     if (r->stopped_by)
         mpt_progress_note(r->progress, "mptrun: stopped early, as %s asked",
-                          r->stopped_by == SIGINT ? "Ctrl-C" : "SIGTERM");
+                          mpt_signals_name(r->stopped_by));
     return status;
 }
 

@@ -5,11 +5,18 @@
 #include <stdio.h>
 #include <unistd.h>
 
+/* SIGTERM, which also wakes the thread, and of the other two those that the caller has not had
+ * ignored: nohup must stay what it is, and a Ctrl-C is not meant for a job in the background.
+ */
 static sigset_t watched_signals(void) {
+    static const int numbers[] = {SIGINT, SIGHUP};
+    struct sigaction set_up;
     sigset_t set;
     sigemptyset(&set);
-    sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        if (sigaction(numbers[i], NULL, &set_up) != 0 || set_up.sa_handler != SIG_IGN)
+            sigaddset(&set, numbers[i]);
     return set;
 }
 
@@ -64,6 +71,10 @@ void mpt_signals_begin(mpt_signals *signals, const char *unit) {
 
 void mpt_signals_training(mpt_signals *signals, bool training) {
     atomic_store(&signals->training, training);
+}
+
+const char *mpt_signals_name(int signal_number) {
+    return signal_number == SIGINT ? "Ctrl-C" : signal_number == SIGHUP ? "SIGHUP" : "SIGTERM";
 }
 
 int mpt_signals_asked(mpt_signals *signals) {

@@ -1,6 +1,6 @@
-/* The end of a run, or of work on a file, by SIGINT or SIGTERM.
+/* The end of a run, or of work on a file, by SIGINT, SIGTERM or SIGHUP.
  *
- * A thread waits for the two signals, so that no handler and no global flag are needed. Until
+ * A thread waits for these signals, so that no handler and no global flag are needed. Until
  * training starts, and again once it has ended, a signal ends the process as if nothing had
  * been arranged. During training the first one is noted for the loop over steps, and said on
  * stderr; the second one ends the process at once, wherever it is. */
@@ -29,6 +29,9 @@ void mpt_signals_training(mpt_signals *signals, bool training);
 
 /* The signal that asked for the end of training, or 0. */
 int mpt_signals_asked(mpt_signals *signals);
+
+/* What a person calls the signal: "Ctrl-C", "SIGTERM", "SIGHUP". */
+const char *mpt_signals_name(int signal_number);
 
 /* Ends the thread; from then on every signal ends the process. */
 void mpt_signals_end(mpt_signals *signals);

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/signals.h"
@@ -70,22 +71,56 @@ static void print_summary_json(const mpt_quantize_summary *s) {
            bits_each(s->bytes_out, s->n_elements));
     print_db(s->sqnr, "null");
     printf(", \"overflow\": %" PRIu64 ", \"underflow\": %" PRIu64 ", \"nonfinite\": %" PRIu64
-           "}\n",
-           s->n_overflow, s->n_underflow, s->n_nonfinite);
+           ", \"became_nonfinite\": %" PRIu64 ", \"bits_packed\": %.4f}\n",
+           s->n_overflow, s->n_underflow, s->n_nonfinite, s->n_became_nonfinite,
+           s->packed_bits);
+}
+
+static const char *plural(int64_t n) {
+    return n == 1 ? "" : "s";
+}
+
+/* Codes of 6 and 12 bits are stored in whole bytes: then a second figure says what they would
+ * take without gaps, which is what probe prints. */
+static void print_size(const mpt_quantize_summary *s) {
+    double stored = bits_each(s->bytes_out, s->n_elements);
+    printf("\nsize   %" PRIu64 " bytes -> %" PRIu64 " of codes and scales, %.2f -> %.2f bits "
+           "a weight",
+           s->bytes_in, s->bytes_out, bits_each(s->bytes_in, s->n_elements), stored);
+    if (stored - s->packed_bits > 0.01)
+        printf(" (%.2f without gaps: codes are stored in whole bytes)", s->packed_bits);
 }
 
 static void print_summary(const mpt_quantize_summary *s, const char *out) {
-    printf("%s: %d tensor%s, %" PRId64 " elements", out, s->n_tensors,
-           s->n_tensors == 1 ? "" : "s", s->n_elements);
+    printf("%s: %d tensor%s, %" PRId64 " element%s", out, s->n_tensors, plural(s->n_tensors),
+           s->n_elements, plural(s->n_elements));
     if (s->n_skipped)
         printf("; %d skipped, not of a floating type or empty", s->n_skipped);
-    printf("\nsize   %" PRIu64 " bytes -> %" PRIu64 " of codes and scales, %.2f -> %.2f bits "
-           "a weight\nerror  SQNR ",
-           s->bytes_in, s->bytes_out, bits_each(s->bytes_in, s->n_elements),
-           bits_each(s->bytes_out, s->n_elements));
+    print_size(s);
+    printf("\nerror  SQNR ");
     print_db(s->sqnr, s->sqnr > 0 ? "infinite" : "undefined");
-    printf(" dB; %" PRIu64 " saturated, %" PRIu64 " became zero, %" PRIu64 " not finite\n",
+    printf(" dB; %" PRIu64 " saturated, %" PRIu64 " became zero, %" PRIu64 " not finite",
            s->n_overflow, s->n_underflow, s->n_nonfinite);
+    if (s->n_became_nonfinite)
+        printf(", %" PRIu64 " more not finite as decoded", s->n_became_nonfinite);
+    printf("\n");
+}
+
+/* The summary would go into a file that is renamed over, and be lost with it. */
+static bool is_output_of(int fd, const char *path) {
+    struct stat one, other;
+    return fstat(fd, &one) == 0 && S_ISREG(one.st_mode) && stat(path, &other) == 0 &&
+           one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+static mpt_exit check_output(const char *out) {
+    if (!is_output_of(STDOUT_FILENO, out) && !is_output_of(STDERR_FILENO, out))
+        return MPT_EXIT_DONE;
+    fprintf(stderr,
+            "mptrun: %s: is where this command prints, and cannot be its output; name another "
+            "file\n",
+            out);
+    return MPT_EXIT_WRONG;
 }
 
 mpt_exit mpt_cli_quantize(mpt_ctx *ctx, const mpt_options *options, mpt_progress *progress) {
@@ -99,6 +134,8 @@ mpt_exit mpt_cli_quantize(mpt_ctx *ctx, const mpt_options *options, mpt_progress
     quantize.n_threads = options->threads;
     quantize.progress = watched;
     quantize.progress_ud = &w;
+    if (check_output(options->words[2]) != MPT_EXIT_DONE)
+        return MPT_EXIT_WRONG;
     begin_watch(&w, progress, options->quiet);
     mpt_status status = mpt_quantize_file(ctx, options->words[0], options->words[1],
                                           options->words[2], &quantize, &summary);

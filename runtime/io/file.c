@@ -23,8 +23,14 @@ mpt_status mpt_file_fail(mpt_ctx *ctx, mpt_where where, const char *path, int er
     char text[128] = "";
     if (strerror_r(error, text, sizeof text) != 0)
         text[0] = 0;
-    mpt_status code = error == ENOENT || error == ENOTDIR ? MPT_NOT_FOUND : MPT_IO;
-    return MPT_FAIL(ctx, code, where, "%s: %s", path, text);
+    bool nowhere =
+        error == ENOENT || error == ENOTDIR || error == ELOOP || error == ENAMETOOLONG;
+    mpt_status status =
+        MPT_FAIL(ctx, nowhere ? MPT_NOT_FOUND : MPT_IO, where, "%s: %s", path, text);
+    if (error == ENOMEM)
+        mpt_hint(ctx, "the file finds no room among the addresses of the process: raise its "
+                      "limit (ulimit -v) or vm.max_map_count, or end what else is mapped");
+    return status;
 }
 
 static mpt_status map_descriptor(mpt_ctx *ctx, mpt_where where, const char *path, int fd,

@@ -24,7 +24,8 @@ mpt_status mpt_file_map_open(mpt_ctx *ctx, mpt_where where, const char *path,
 void mpt_file_map_close(mpt_file_map *map);
 
 /* Sets the error of a failed system call: the path, then what the system says of `error`, an
- * errno. MPT_NOT_FOUND where the path leads nowhere, else MPT_IO. */
+ * errno. MPT_NOT_FOUND where the path leads nowhere, else MPT_IO. The way out is said of memory
+ * (ENOMEM) only. */
 mpt_status mpt_file_fail(mpt_ctx *ctx, mpt_where where, const char *path, int error);
 
 #endif

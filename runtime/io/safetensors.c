@@ -66,6 +66,9 @@ static mpt_status open_single(mpt_safetensors *file, const char *path) {
 
 static mpt_status open_index(mpt_safetensors *file, const char *path) {
     json_t *index;
+    file->index = mpt_arena_strdup(&file->arena, path);
+    if (!file->index)
+        return MPT_OUT_OF_MEMORY;
     mpt_status status = mpt_safetensors_read_index(file, path, &index);
     if (status == MPT_OK)
         status = join_shards(file);
@@ -133,6 +136,13 @@ void mpt_safetensors_close(mpt_safetensors *file) {
 }
 
 /* ---- what is in it ---- */
+
+bool mpt_safetensors_reads(const mpt_safetensors *file, const char *path) {
+    bool reads = file->index && mpt_file_same(file->index, path);
+    for (int i = 0; !reads && i < file->n_shards; i++)
+        reads = mpt_file_same(file->shards[i].path, path);
+    return reads;
+}
 
 int mpt_safetensors_count(const mpt_safetensors *file) {
     return file->n_tensors;

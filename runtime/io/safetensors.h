@@ -45,7 +45,7 @@ typedef enum mpt_tensor_type {
 const char *mpt_tensor_type_name(mpt_tensor_type type);
 int mpt_tensor_type_bits(mpt_tensor_type type);
 
-enum { MPT_TENSOR_MAX_RANK = 8 };
+enum { MPT_TENSOR_MAX_RANK = 16 };
 
 typedef struct mpt_stored_tensor {
     const char *name; /* UTF-8, lent by the file */
@@ -65,10 +65,13 @@ typedef struct mpt_safetensors mpt_safetensors;
 /* Opens one file, an index of shards (a path that ends in .json), or a folder that holds one of
  * model.safetensors and model.safetensors.index.json. Every header is checked before this
  * returns: MPT_DATA for what is malformed, MPT_UNSUPPORTED for what only mpt cannot read (rank
- * above 8), MPT_NOT_FOUND and MPT_IO for what the system does not give. Sizes are taken once:
+ * above 16), MPT_NOT_FOUND and MPT_IO for what the system does not give. Sizes are taken once:
  * a file that another program cuts off while it is mapped ends the process, as any map does. */
 mpt_status mpt_safetensors_open(mpt_ctx *ctx, const char *path, mpt_safetensors **out);
 void mpt_safetensors_close(mpt_safetensors *file);
+
+/* Whether the path leads to a file that was read: a shard, or the index of shards. */
+bool mpt_safetensors_reads(const mpt_safetensors *file, const char *path);
 
 /* Tensors in the order of their names. NULL past the end, or where no tensor has the name. */
 int mpt_safetensors_count(const mpt_safetensors *file);
@@ -97,8 +100,10 @@ typedef struct mpt_safetensors_writer mpt_safetensors_writer;
 
 /* Lays out the file (types from the end of the list above to its start, so that alignment
  * falls; then names; header padded to 8) and maps it under a temporary name beside `path`, full
- * size, zeroed. `metadata` is pairs of key and value, ended by NULL, or NULL. Space on the disk
- * is taken here, so that a full disk is an error and no signal. */
+ * size, zeroed (without any name where the file system can do that). `metadata` is pairs of key
+ * and value, ended by NULL, or NULL. Space on the disk is taken here, so that a full disk is an
+ * error and no signal. MPT_INVALID where something stands at `path` that is neither a
+ * safetensors file nor empty: it is not replaced. */
 mpt_status mpt_safetensors_create(mpt_ctx *ctx, const char *path, const mpt_tensor_spec *specs,
                                   int n_specs, const char *const *metadata,
                                   mpt_safetensors_writer **out);

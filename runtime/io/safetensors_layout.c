@@ -39,7 +39,7 @@ static mpt_status check_spec(mpt_ctx *ctx, const char *path, const mpt_tensor_sp
     if ((unsigned)spec->type >= MPT_TENSOR_TYPE_COUNT)
         why = "no such type";
     else if (spec->rank < 0 || spec->rank > MPT_TENSOR_MAX_RANK)
-        why = "its rank is not 0 to 8";
+        why = "its rank is not 0 to 16";
     for (int i = 0; !why && i < spec->rank; i++)
         why = spec->dims[i] < 0 ? "a dimension is negative" : NULL;
     if (!why)

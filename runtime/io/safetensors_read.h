@@ -23,6 +23,7 @@ typedef struct mpt_shard {
 struct mpt_safetensors {
     mpt_ctx *ctx;
     mpt_arena arena;
+    const char *index; /* the path of the index of shards, or NULL */
     mpt_shard *shards; /* in the order of their names */
     int n_shards;
     mpt_stored_tensor *tensors; /* of all shards, in the order of their names */

@@ -1,9 +1,10 @@
 /* Writing a safetensors file: whole or not at all.
  *
- * The file grows up under a temporary name in the folder where it will stay, so that the rename
- * at the end is one step of one file system. Its space is taken before it is mapped: on a full
- * disk a write to a map would be a signal, not an error. */
-#define _XOPEN_SOURCE 700 /* realpath */
+ * The file grows up without a name in the folder where it will stay, so that the system takes
+ * it back whatever ends the process; on file systems that know no such files it has a temporary
+ * name. The rename at the end is one step of one file system. Its space is taken before it is
+ * mapped: on a full disk a write to a map would be a signal, not an error. */
+#define _GNU_SOURCE /* O_TMPFILE */
 #include "io/safetensors.h"
 
 #include <errno.h>
@@ -20,20 +21,45 @@
 
 #include "io/file.h"
 #include "io/safetensors_layout.h"
+#include "io/safetensors_read.h"
 
 enum { TEMPORARY_NAMES = 100 };
 
 struct mpt_safetensors_writer {
     mpt_ctx *ctx;
-    mpt_arena arena;       /* of the two paths */
+    mpt_arena arena;       /* of the paths */
     const char *path;      /* where the file will stay, links followed */
+    const char *folder;    /* of that path */
     const char *temporary; /* NULL: there is none */
+    bool unnamed;          /* the file has no name before it is committed */
     int fd, folder_fd;     /* -1: not open */
     unsigned char *map;    /* NULL: not mapped */
     mpt_safetensors_layout layout;
 };
 
 /* ---- the two names ---- */
+
+/* Whether a file may be replaced: an empty one, or one that starts as a safetensors file does.
+ * All else was hardly meant: a model's config, its index, a letter. */
+static mpt_status check_replaced(mpt_safetensors_writer *w, const char *path) {
+    unsigned char start[9];
+    uint64_t length = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return mpt_file_fail(w->ctx, MPT_NOWHERE, path, errno);
+    ssize_t got = pread(fd, start, sizeof start, 0);
+    close(fd);
+    for (int i = 7; i >= 0 && got == (ssize_t)sizeof start; i--)
+        length = length << 8 | start[i];
+    if (got == 0 || (got == (ssize_t)sizeof start && length <= MPT_SAFETENSORS_HEADER_MAX &&
+                     start[8] == '{'))
+        return MPT_OK;
+    mpt_status status =
+        MPT_FAIL(w->ctx, MPT_INVALID, MPT_NOWHERE,
+                 "%s: is there and is no safetensors file, so it is not replaced", path);
+    mpt_hint(w->ctx, "name another output, or remove the file first");
+    return status;
+}
 
 /* Only a regular file may be replaced: a rename would do away with a device or a folder's name
  * as easily. */
@@ -45,24 +71,59 @@ static mpt_status resolve_path(mpt_safetensors_writer *w, const char *path) {
             return mpt_file_fail(w->ctx, MPT_NOWHERE, path, errno);
         path = real;
     }
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        MPT_FAIL(w->ctx, MPT_IO, MPT_NOWHERE, "%s: is there and is no regular file", path);
+    bool there = stat(path, &st) == 0;
+    if (there && !S_ISREG(st.st_mode)) {
+        MPT_FAIL(w->ctx, MPT_INVALID, MPT_NOWHERE, "%s: is there and is no regular file", path);
         mpt_hint(w->ctx, "name a file to write, not a folder or a device");
-        return MPT_IO;
+        return MPT_INVALID;
     }
+    if (there)
+        MPT_TRY(check_replaced(w, path));
     w->path = mpt_arena_strdup(&w->arena, path);
     return w->path ? MPT_OK : MPT_OUT_OF_MEMORY;
 }
 
-/* open() applies the umask, which mkstemp() would not. */
-static mpt_status open_temporary(mpt_safetensors_writer *w) {
+/* Where the system shows a file that has no name, to give it one. */
+typedef struct descriptor_path {
+    char text[48];
+} descriptor_path;
+
+static descriptor_path path_of(int fd) {
+    descriptor_path path;
+    snprintf(path.text, sizeof path.text, "/proc/self/fd/%d", fd);
+    return path;
+}
+
+/* False where the file system knows no files without a name, or nothing could name it later. */
+static bool open_unnamed(mpt_safetensors_writer *w) {
+    w->fd = open(w->folder, O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
+    if (w->fd < 0)
+        return false;
+    w->unnamed = access(path_of(w->fd).text, F_OK) == 0;
+    if (!w->unnamed) {
+        close(w->fd);
+        w->fd = -1;
+    }
+    return w->unnamed;
+}
+
+/* Takes the name for the file, new or open without one; -1 with errno where it cannot.
+ * open() applies the umask, which mkstemp() would not. */
+static int take_name(mpt_safetensors_writer *w, const char *name) {
+    if (w->unnamed)
+        return linkat(AT_FDCWD, path_of(w->fd).text, AT_FDCWD, name, AT_SYMLINK_FOLLOW);
+    w->fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return w->fd < 0 ? -1 : 0;
+}
+
+/* Gives the file a temporary name beside the one it will have. */
+static mpt_status take_temporary_name(mpt_safetensors_writer *w) {
     for (int i = 0; i < TEMPORARY_NAMES; i++) {
         const char *name =
             mpt_arena_printf(&w->arena, "%s.%ld-%d.part", w->path, (long)getpid(), i);
         if (!name)
             return MPT_OUT_OF_MEMORY;
-        w->fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (w->fd >= 0) {
+        if (take_name(w, name) == 0) {
             w->temporary = name;
             return MPT_OK;
         }
@@ -79,10 +140,10 @@ static mpt_status open_temporary(mpt_safetensors_writer *w) {
 static mpt_status open_folder(mpt_safetensors_writer *w) {
     const char *slash = strrchr(w->path, '/');
     int length = slash ? (int)(slash + 1 - w->path) : 1;
-    const char *folder = mpt_arena_printf(&w->arena, "%.*s", length, slash ? w->path : ".");
-    if (!folder)
+    w->folder = mpt_arena_printf(&w->arena, "%.*s", length, slash ? w->path : ".");
+    if (!w->folder)
         return MPT_OUT_OF_MEMORY;
-    w->folder_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    w->folder_fd = open(w->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return MPT_OK;
 }
 
@@ -115,7 +176,9 @@ static mpt_status map_temporary(mpt_safetensors_writer *w) {
     }
     if (error) {
         mpt_status status = mpt_file_fail(w->ctx, MPT_NOWHERE, w->path, error);
-        mpt_hint(w->ctx, "it takes %zu bytes: make room or write elsewhere", w->layout.size);
+        if (error != ENOMEM)
+            mpt_hint(w->ctx, "it takes %zu bytes: make room or write elsewhere",
+                     w->layout.size);
         return status;
     }
     w->map = map;
@@ -126,7 +189,8 @@ static mpt_status map_temporary(mpt_safetensors_writer *w) {
 static mpt_status prepare(mpt_safetensors_writer *w, const char *path) {
     MPT_TRY(resolve_path(w, path));
     MPT_TRY(open_folder(w));
-    MPT_TRY(open_temporary(w));
+    if (!open_unnamed(w))
+        MPT_TRY(take_temporary_name(w));
     return map_temporary(w);
 }
 
@@ -169,6 +233,8 @@ static mpt_status publish(mpt_safetensors_writer *w) {
     static const char unchanged[] = "what had this name before is unchanged";
     if (msync(w->map, w->layout.size, MS_SYNC) != 0 || fsync(w->fd) != 0)
         return fail_commit(w, unchanged);
+    if (w->unnamed)
+        MPT_TRY(take_temporary_name(w));
     if (rename(w->temporary, w->path) != 0)
         return fail_commit(w, unchanged);
     w->temporary = NULL;

@@ -6,8 +6,7 @@
  * its name at the end. */
 #include <string.h>
 
-#include "io/file.h"
-#include "tools/matrix.h"
+#include "tools/losses.h"
 
 enum { OUTPUTS = 4 }; /* of one tensor, at most */
 
@@ -33,6 +32,7 @@ typedef struct quantizing {
     int n_specs;
     float *room, *scratch, *row_scratch, *factor; /* for the largest tensor */
     mpt_quantize_counts counts;
+    double packed_bits; /* of all elements: codes without gaps, scales and amax */
     mpt_quantize_summary summary;
 } quantizing;
 
@@ -111,6 +111,7 @@ static mpt_status add_item(quantizing *z, const mpt_stored_tensor *tensor) {
     z->summary.n_elements += tensor->elements;
     z->summary.bytes_in += tensor->bytes;
     z->summary.bytes_out += output_bytes(it);
+    z->packed_bits += mpt_tool_bits(&job) * (double)tensor->elements;
     return add_outputs(z, it);
 }
 
@@ -131,20 +132,19 @@ static mpt_status lay_out(quantizing *z, const char *path) {
         return MPT_OK;
     mpt_status status =
         MPT_FAIL(z->ctx, MPT_DATA, ((mpt_where){path, 0}),
-                 "none of the %d tensors has elements of a floating type", (int)n);
+                 n == 1 ? "its one tensor has no elements of a floating type"
+                        : "none of the %zu tensors has elements of a floating type",
+                 n);
     mpt_hint(z->ctx, "F64, F32, F16, BF16, F8_E4M3 and F8_E5M2 are quantized");
     return status;
 }
 
 /* Neither the file, an index, nor one of its shards is written over. */
-static mpt_status check_paths(const quantizing *z, const char *in, const char *out) {
-    bool same = mpt_file_same(in, out);
-    for (int i = 0; !same && i < mpt_safetensors_count(z->in); i++)
-        same = mpt_file_same(mpt_safetensors_at(z->in, i)->file, out);
-    if (!same)
+static mpt_status check_output(const quantizing *z, const char *out) {
+    if (!mpt_safetensors_reads(z->in, out))
         return MPT_OK;
     mpt_status status = MPT_FAIL(z->ctx, MPT_INVALID, ((mpt_where){out, 0}),
-                                 "the output is the input, or a shard of it");
+                                 "the output is the input, its index or a shard of it");
     mpt_hint(z->ctx, "name another output");
     return status;
 }
@@ -210,13 +210,6 @@ static void *data_of(const quantizing *z, int spec) {
     return spec < 0 ? NULL : mpt_safetensors_data(z->writer, spec);
 }
 
-static void note_nonfinite(mpt_ctx *ctx, const char *tensor, uint64_t n) {
-    char name[512];
-    mpt_plain(name, sizeof name, tensor);
-    mpt_log(ctx, MPT_LOG_WARNING, "tensor '%s': %llu of its values are NaN or Inf", name,
-            (unsigned long long)n);
-}
-
 static void quantize_one(quantizing *z, const item *it) {
     mpt_quantize_counts counts = {.elements = 0};
     mpt_quantize_job job = mpt_tool_job(&it->q, it->tensor, &z->key);
@@ -238,8 +231,10 @@ static void quantize_one(quantizing *z, const item *it) {
     if (!is_wide(it))
         mpt_dequantize(&job, dequantized);
     mpt_quantize_counts_add(&z->counts, &counts);
-    if (counts.nonfinite)
-        note_nonfinite(z->ctx, it->tensor->name, counts.nonfinite);
+    mpt_tool_losses losses = mpt_tool_losses_of(it->tensor, &values, dequantized);
+    mpt_tool_losses_note(z->ctx, it->tensor, &losses, counts.amax, !is_wide(it));
+    z->summary.n_nonfinite += losses.nonfinite;
+    z->summary.n_became_nonfinite += losses.became;
 }
 
 static mpt_status report(const quantizing *z, const char *tensor, uint64_t done) {
@@ -261,13 +256,13 @@ static mpt_status quantize_all(quantizing *z) {
     z->summary.sqnr = mpt_quantize_sqnr(&z->counts);
     z->summary.n_overflow = z->counts.overflow;
     z->summary.n_underflow = z->counts.underflow;
-    z->summary.n_nonfinite = z->counts.nonfinite;
+    z->summary.packed_bits = z->packed_bits / (double)z->summary.n_elements;
     return MPT_OK;
 }
 
 static mpt_status run_stages(quantizing *z, const char *in, const char *out) {
     MPT_TRY(mpt_safetensors_open(z->ctx, in, &z->in));
-    MPT_TRY(check_paths(z, in, out));
+    MPT_TRY(check_output(z, out));
     MPT_TRY(lay_out(z, in));
     MPT_TRY(create(z, out));
     MPT_TRY(quantize_all(z));

@@ -29,7 +29,7 @@ want_err "'bench' takes --quantizers, and no 'recipe\.lua'"
 for rows in 0 -1 x 1048577; do
     try bench --quantizers --rows "$rows"
     want_status 2
-    want_err 'is not a number from 1 to 1048576'
+    want_err 'is not a whole number from 1 to 1048576'
 done
 try plan x.lua --quantizers
 want_status 2

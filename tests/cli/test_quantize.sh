@@ -51,7 +51,7 @@ printf '\300\177%s' '0?1>2=3?4>5=6>' | stored nan.safetensors \
     '{"w":{"dtype":"BF16","shape":[8],"data_offsets":[0,16]}}'
 try quantize e4m3 nan.safetensors out.safetensors
 want_status 0
-want_err "^warning: tensor 'w': 1 of its values are NaN or Inf$"
+want_err "^warning: tensor 'w': 1 of its values is NaN or Inf$"
 want_out ', 1 not finite$'
 
 # A folder, as checkpoints come.
@@ -59,6 +59,23 @@ mkdir model
 cp in.safetensors model/model.safetensors
 try quantize e4m3 model out.safetensors
 want_status 0
+
+# Values near the end of FP32 decode to Inf or NaN, by the very formula of NVFP4.
+printf '\177\177%s' '0?1>2=3?4>5=6>' | stored huge.safetensors \
+    '{"w":{"dtype":"BF16","shape":[8],"data_offsets":[0,16]}}'
+try quantize nvfp4 huge.safetensors out.safetensors
+want_status 0
+want_err "^warning: tensor 'w': 8 of its values are finite, but NaN or Inf as decoded"
+want_out ', 0 not finite, 8 more not finite as decoded$'
+try quantize nvfp4 huge.safetensors out.safetensors --json
+want_out '"sqnr_db": null, .*"nonfinite": 0, "became_nonfinite": 8,'
+
+# Codes of six bits take a byte each: both figures are there, and one thing is one thing.
+printf '0?' | stored one.safetensors '{"w":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}'
+try quantize mxfp6 in.safetensors out.safetensors
+want_out ' bits a weight \(6\.[0-9]+ without gaps: codes are stored in whole bytes\)$'
+try quantize e4m3 one.safetensors out.safetensors
+want_out '^out\.safetensors: 1 tensor, 1 element$'
 
 # ---- what is refused ----
 
@@ -78,7 +95,7 @@ want_err "'quantize' takes no --set"
 for step in -1 x 4294967296 ''; do
     try quantize nvfp4 in.safetensors out.safetensors --step "$step"
     want_status 2
-    want_err 'is not a number from 0 to 4294967295'
+    want_err 'is not a whole number from 0 to 4294967295'
 done
 try quantize nvfp5 in.safetensors out.safetensors
 want_status 1
@@ -104,13 +121,53 @@ want_status 1
 want_err 'the output is the input'
 try quantize nvfp4 model ./model/../model/model.safetensors
 want_status 1
-want_err 'the output is the input, or a shard of it'
+want_err 'the output is the input, its index or a shard of it'
 cmp in.safetensors before || wrong "the input was changed"
 printf 12345678 | stored ids.safetensors '{"d":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}}'
 try quantize nvfp4 ids.safetensors out.safetensors
 want_status 1
-want_err 'none of the 1 tensors has elements of a floating type'
+want_err 'its one tensor has no elements of a floating type'
 [ ! -e out.safetensors ] || wrong "a refused run left an output behind"
+
+# What was read is not written over, nor is anything that is no safetensors file.
+printf '{"weight_map":{"a.weight":"m","b.weight":"m","c.bias":"m","d.ids":"m"}}' >model/index.json
+mv model/model.safetensors model/m
+cp model/index.json model/model.safetensors.index.json
+for name in model.safetensors.index.json m; do
+    cp "model/$name" kept
+    try quantize nvfp4 model "model/$name"
+    want_status 1
+    want_err 'the output is the input, its index or a shard of it'
+    cmp "model/$name" kept || wrong "$name was changed"
+done
+echo '{"hidden_size": 64}' >config.json
+try quantize nvfp4 in.safetensors config.json
+want_status 1
+want_err 'config\.json: is there and is no safetensors file, so it is not replaced'
+grep -q hidden_size config.json || wrong "the config was changed"
+
+# The user's slips are 1 and 2, what the machine refuses is 4.
+mkdir folder
+for out in none/out.safetensors folder /dev/null config.json/out.safetensors; do
+    try quantize nvfp4 in.safetensors "$out"
+    want_status 1
+done
+try quantize nvfp4 in.safetensors ''
+want_status 2
+want_err "'quantize' takes EXPR IN OUT, and OUT is empty"
+try quantize '' in.safetensors out.safetensors
+want_status 2
+want_err "'quantize' takes EXPR IN OUT, and EXPR is empty"
+chmod a-w folder
+if [ ! -w folder ]; then
+    try quantize nvfp4 in.safetensors folder/out.safetensors
+    want_status 4
+fi
+tried='quantize into its own standard output'
+status=0
+"$MPTRUN" quantize nvfp4 in.safetensors /dev/stdout >out 2>err || status=$?
+want_status 1
+want_err '/dev/stdout: is where this command prints, and cannot be its output'
 
 # A limit on file sizes is met as a full disk is: status 4, no output, the old one whole.
 cp before out.safetensors

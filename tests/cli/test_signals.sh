@@ -87,3 +87,39 @@ for signal in INT:130:Ctrl-C TERM:143:SIGTERM; do
     want_status "$code"
     [ ! -e "none-$name" ] || wrong "a run that was ended before training left a folder"
 done
+
+# Work on a file: the first signal ends it after the tensor at hand, SIGHUP too, the second one
+# at once, and so does a pipe that nobody reads. No part of the output is left.
+{
+    printf '\370\001\0\0\0\0\0\0%-504s' \
+        '{"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"x":{"dtype":"F32","shape":[4096,4096],"data_offsets":[1,67108865]},"y":{"dtype":"F32","shape":[4096,4096],"data_offsets":[67108865,134217729]}}'
+    head -c 134217729 /dev/zero
+} >big.safetensors
+for how in HUP:129:1 INT:130:1 TERM:143:1 HUP:129:2 TERM:143:2 PIPE:141:1; do
+    name=${how%%:*}
+    code=$(echo "$how" | cut -d: -f2)
+    mkdir "$how"
+    start out quantize 'nvfp4 { rounding = "stochastic" }' big.safetensors "$how/out.safetensors" \
+        --device ref --threads 1
+    sleep 0.5
+    kill -"$name" "$pid" || wrong "it was done before the signal"
+    if [ "${how##*:}" = 2 ]; then
+        until_in err 'stopping after this tensor; once more to stop now'
+        kill -"$name" "$pid" || wrong "it ended at the first signal"
+    fi
+    ended
+    want_status "$code"
+    [ -z "$(ls "$how")" ] || wrong "a part of a file was left behind"
+done
+
+# nohup stays what it is: a SIGHUP that is ignored ends nothing.
+tried='quantize under nohup'
+(
+    trap '' HUP
+    exec "$MPTRUN" quantize nvfp4 big.safetensors nohup.safetensors --threads 1 >out 2>err
+) &
+pid=$!
+sleep 0.2
+kill -HUP "$pid" || true
+ended
+want_status 0

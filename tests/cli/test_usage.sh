@@ -40,12 +40,12 @@ want_err "no device 'gpu' \(there are auto, ref, cpu\)"
 for threads in 0 -1 two 1x 5000 ''; do
     try x.lua --threads "$threads"
     want_status 2
-    want_err 'is not a number from 1 to 4096'
+    want_err 'is not a whole number from 1 to 4096'
 done
-for seed in -1 x 1.5 ''; do
+for seed in -1 x 1.5 '' 18446744073709551616; do
     try x.lua --seed "$seed"
     want_status 2
-    want_err 'is not a whole number'
+    want_err 'is not a whole number from 0 to 18446744073709551615'
 done
 for set in train.steps =3 ''; do
     try x.lua --set "$set"

@@ -231,7 +231,29 @@ static void test_open_when_a_shard_is_missing_or_broken_then_it_is_named(void **
     folder_remove(&f);
 }
 
+/* What a writer must not write over. */
+static void test_open_when_shards_are_read_then_index_and_shards_are_known_as_read(void **st) {
+    (void)st;
+    static const char *const names[] = {"one.safetensors", "two.safetensors",
+                                        "model.safetensors.index.json", "config.json"};
+    mpt_ctx *ctx = mpt_test_ctx();
+    mpt_safetensors *file;
+    folder f = folder_make();
+    write_model(&f);
+    write_text(&f, "config.json", "{}");
+    assert_mpt_ok(ctx, mpt_safetensors_open(ctx, f.path, &file));
+    for (size_t i = 0; i < MPT_COUNT(names); i++) {
+        char path[256];
+        snprintf(path, sizeof path, "%s/./%s", f.path, names[i]);
+        assert_int_equal(mpt_safetensors_reads(file, path), i < 3);
+    }
+    mpt_safetensors_close(file);
+    folder_remove(&f);
+    mpt_ctx_destroy(ctx);
+}
+
 static const struct CMUnitTest cases[] = {
+    cmocka_unit_test(test_open_when_shards_are_read_then_index_and_shards_are_known_as_read),
     cmocka_unit_test(test_open_when_shards_agree_with_their_index_then_one_model),
     cmocka_unit_test(test_open_when_a_folder_holds_one_file_then_it_is_read),
     cmocka_unit_test(test_open_when_a_folder_does_not_say_which_model_then_refused),

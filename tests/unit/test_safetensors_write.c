@@ -126,8 +126,8 @@ static void mixed_make(mixed *m) {
         snprintf(m->names[i], sizeof m->names[i], "t%d%s", i * 7 % N_MIXED,
                  ends[i % (int)MPT_COUNT(ends)]);
         m->specs[i] =
-            (mpt_tensor_spec){.name = m->names[i], .type = (mpt_tensor_type)i, .rank = i % 9};
-        for (int d = 0; d < i % 9; d++)
+            (mpt_tensor_spec){.name = m->names[i], .type = (mpt_tensor_type)i, .rank = i % 17};
+        for (int d = 0; d < i % 17; d++)
             m->specs[i].dims[d] = d == 0 ? 8 : i == 12 ? 0 : 1 + (i + d) % 2;
     }
 }

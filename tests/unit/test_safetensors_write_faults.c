@@ -1,7 +1,9 @@
 /* Writing safetensors where it cannot be done: an error that says why, and nothing left behind.
  */
+#define _GNU_SOURCE /* O_TMPFILE */
 #include "mpt_test.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -30,9 +32,9 @@ static void test_write_when_the_path_cannot_be_written_then_the_way_out_is_named
     refuse("/no/such/folder/x.safetensors", MPT_NOT_FOUND, message);
     snprintf(message, sizeof message, ": Not a directory%s", no_folder);
     refuse("/dev/null/x.safetensors", MPT_NOT_FOUND, message);
-    refuse(f.path, MPT_IO, no_file);
-    refuse("/dev/full", MPT_IO, no_file);
-    refuse("/dev/null", MPT_IO, no_file);
+    refuse(f.path, MPT_INVALID, no_file);
+    refuse("/dev/full", MPT_INVALID, no_file);
+    refuse("/dev/null", MPT_INVALID, no_file);
     folder_remove(&f);
 }
 
@@ -75,6 +77,51 @@ static void test_write_when_the_disk_is_too_small_then_an_error_and_nothing_is_l
     mpt_ctx_destroy(ctx);
 }
 
+/* What stands there is hardly meant, unless it is a safetensors file or an empty one. */
+static void test_write_when_another_kind_of_file_is_there_then_it_is_not_replaced(void **s) {
+    (void)s;
+    static const char *const kept[] = {"{}", "{\n  \"hidden_size\": 64\n}",
+                                       "PK\3\4, a zip file"};
+    folder f = folder_make();
+    for (size_t i = 0; i < MPT_COUNT(kept); i++) {
+        bytes_write(f.file, kept[i], strlen(kept[i]));
+        refuse(f.file, MPT_INVALID,
+               ": is there and is no safetensors file, so it is not replaced; name another "
+               "output, or remove the file first");
+        file_bytes after = bytes_read(f.file);
+        assert_int_equal(after.size, strlen(kept[i]));
+        assert_memory_equal(after.data, kept[i], after.size);
+        bytes_free(&after);
+    }
+    mpt_ctx *ctx = mpt_test_ctx();
+    bytes_write(f.file, "", 0);
+    assert_mpt_ok(ctx, write_float(ctx, f.file, 1.0f)); /* over an empty file */
+    assert_mpt_ok(ctx, write_float(ctx, f.file, 2.0f)); /* over one of its own kind */
+    mpt_ctx_destroy(ctx);
+    folder_remove(&f);
+}
+
+/* Nothing can be left behind where nothing has a name. The folder is one of a file system that
+ * knows files without a name, or the test does not apply. */
+static void test_write_when_it_is_under_way_then_the_folder_is_empty(void **s) {
+    (void)s;
+    folder f = folder_make();
+    int fd = open(f.path, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+    if (fd >= 0) {
+        mpt_ctx *ctx = mpt_test_ctx();
+        mpt_safetensors_writer *w;
+        close(fd);
+        assert_mpt_ok(ctx, mpt_safetensors_create(ctx, f.file, &one_float, 1, NULL, &w));
+        assert_int_equal(folder_count(&f), 0);
+        assert_mpt_ok(ctx, mpt_safetensors_commit(w));
+        assert_int_equal(folder_count(&f), 1);
+        mpt_ctx_destroy(ctx);
+    }
+    folder_remove(&f);
+    if (fd < 0)
+        skip();
+}
+
 /* Somebody makes a folder where the file should go. */
 static void test_commit_when_the_name_is_taken_then_an_error_and_nothing_is_left(void **s) {
     (void)s;
@@ -103,10 +150,10 @@ static void test_create_when_a_spec_is_wrong_then_invalid_and_named(void **s) {
         {{.name = "__metadata__", .type = MPT_TENSOR_F32},
          ": no tensor can be named '__metadata__'"},
         {{.name = "a", .type = MPT_TENSOR_TYPE_COUNT}, ": tensor 'a': no such type"},
-        {{.name = "a", .type = MPT_TENSOR_F32, .rank = 9},
-         ": tensor 'a': its rank is not 0 to 8"},
+        {{.name = "a", .type = MPT_TENSOR_F32, .rank = 17},
+         ": tensor 'a': its rank is not 0 to 16"},
         {{.name = "a", .type = MPT_TENSOR_F32, .rank = -1},
-         ": tensor 'a': its rank is not 0 to 8"},
+         ": tensor 'a': its rank is not 0 to 16"},
         {{.name = "a", .type = MPT_TENSOR_F32, .rank = 2, .dims = {1, -1}},
          ": tensor 'a': a dimension is negative"},
         {{.name = "a", .type = MPT_TENSOR_F4, .rank = 1, .dims = {3}},
@@ -171,6 +218,8 @@ static void test_create_when_metadata_has_a_key_twice_then_invalid(void **s) {
 }
 
 static const struct CMUnitTest cases[] = {
+    cmocka_unit_test(test_write_when_another_kind_of_file_is_there_then_it_is_not_replaced),
+    cmocka_unit_test(test_write_when_it_is_under_way_then_the_folder_is_empty),
     cmocka_unit_test(test_write_when_the_path_cannot_be_written_then_the_way_out_is_named),
     cmocka_unit_test(test_write_when_the_file_is_too_large_for_the_process_then_no_signal),
     cmocka_unit_test(test_write_when_the_disk_is_too_small_then_an_error_and_nothing_is_left),

@@ -35,8 +35,12 @@ typedef struct mpt_quantize_summary {
     int64_t n_elements;
     uint64_t bytes_in,
         bytes_out; /* of the quantized tensors: as they were, codes with scales */
-    double sqnr;   /* dB over all of them; INFINITY where nothing was lost */
-    uint64_t n_overflow, n_underflow, n_nonfinite;
+    double sqnr;   /* dB over all of them; INFINITY where nothing was lost; -INFINITY or NAN
+                      where one does not decode to a number, NAN where all are zero */
+    uint64_t n_overflow, n_underflow;
+    uint64_t n_nonfinite;        /* values that are NaN or Inf */
+    uint64_t n_became_nonfinite; /* finite ones that are NaN or Inf in t.dequantized */
+    double packed_bits;          /* an element, if the codes had no gaps; scales included */
 } mpt_quantize_summary;
 
 /* Quantizes every floating tensor of the safetensors file `in` (or index, or folder) into
