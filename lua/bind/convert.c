@@ -231,7 +231,8 @@ static void refuse_position(lua_State *L, const mpt_filler *f, int key) {
     bool first = kind == MPT_LUA_RULE || kind == MPT_LUA_PHASE || takes_argument(L, f);
     if (!first || lua_tointeger(L, key) != 1)
         mpt_convert_fail(L, f->value, key, "give it a name: name = value",
-                         "%s: %s stands here without a name", *f->path ? f->path : "recipe",
+                         "%s: %s stands here without a name",
+                         *f->path ? f->path : mpt_lua_value_at(L, f->value)->word,
                          mpt_lua_describe(L, -1));
 }
 

@@ -150,6 +150,7 @@ void mpt_sandbox_check(lua_State *L, mpt_status status) {
 
 static mpt_status report_stop(mpt_sandbox *box, mpt_lua_stop why) {
     mpt_ctx *ctx = box->ctx;
+    const char *what = box->expression ? "expression" : "recipe";
     mpt_where where = box->stop_where;
     if (!where.file && box->n_chunks)
         where.file = box->chunks[0]->file;
@@ -163,20 +164,19 @@ static mpt_status report_stop(mpt_sandbox *box, mpt_lua_stop why) {
             mpt_hint(ctx, "give the model fewer blocks, or look for a loop without an end");
             return MPT_INVALID;
         }
-        (void)MPT_FAIL(ctx, MPT_INVALID, where,
-                       "the recipe did not end within %d million steps",
-                       MPT_LUA_STEPS / MILLION);
-        mpt_hint(ctx, "a recipe only declares: look for a loop without an end");
+        (void)MPT_FAIL(ctx, MPT_INVALID, where, "the %s did not end within %d million steps",
+                       what, MPT_LUA_STEPS / MILLION);
+        mpt_hint(ctx, "it only declares: look for a loop without an end");
         return MPT_INVALID;
     case MPT_LUA_STOP_MEMORY:
-        (void)MPT_FAIL(ctx, MPT_INVALID, where, "the recipe uses more than %d MiB of memory",
+        (void)MPT_FAIL(ctx, MPT_INVALID, where, "the %s uses more than %d MiB of memory", what,
                        MPT_LUA_MEMORY / MIB);
-        mpt_hint(ctx, "a recipe only declares: look for a table or a string that grows");
+        mpt_hint(ctx, "it only declares: look for a table or a string that grows");
         return MPT_INVALID;
     case MPT_LUA_STOP_STRING:
-        (void)MPT_FAIL(ctx, MPT_INVALID, where, "the recipe makes a string of more than %d KiB",
-                       MPT_LUA_STRING / KIB);
-        mpt_hint(ctx, "a recipe only declares: look for a string that grows");
+        (void)MPT_FAIL(ctx, MPT_INVALID, where, "the %s makes a string of more than %d KiB",
+                       what, MPT_LUA_STRING / KIB);
+        mpt_hint(ctx, "it only declares: look for a string that grows");
         return MPT_INVALID;
     case MPT_LUA_STOP_NONE:
     case MPT_LUA_STOP_HOST_MEMORY:

@@ -54,6 +54,7 @@ typedef struct mpt_sandbox {
     int n_chunks, cap_chunks;
     mpt_lua_chunk **chunks; /* each stays where it is; the recipe's own is the first */
     struct mpt_nn *nn;      /* while a model draws its graph, else NULL */
+    bool expression;        /* what runs is one expression of a command, no recipe */
     int n_predicates;
     int n_builds; /* tells the values of one graph from those of another */
 } mpt_sandbox;

@@ -15,6 +15,17 @@ static mpt_status check_threads(mpt_ctx *ctx, const char *call, int n_threads) {
                     n_threads, MOST_THREADS);
 }
 
+/* The way out of a refusal of memory is another one than in training. */
+static mpt_status with_way_out(mpt_ctx *ctx, mpt_status status, const char *way_out) {
+    if (status == MPT_OUT_OF_MEMORY)
+        mpt_hint(ctx, "%s", way_out);
+    return status;
+}
+
+static const char one_tensor[] =
+    "free memory, or use a machine with more: the largest tensor is held whole, with its codes";
+static const char one_matrix[] = "free memory, or take a matrix of fewer rows or columns";
+
 static mpt_status read_format(mpt_ctx *ctx, const char *text, mpt_tool_format *out) {
     out->text = text;
     return mpt_quantizer_from_text(ctx, text, &out->q);
@@ -35,8 +46,10 @@ mpt_status mpt_quantize_file(mpt_ctx *ctx, const char *quantizer, const char *in
         return MPT_FAIL(ctx, MPT_INVALID, MPT_NOWHERE,
                         "%s: options.device is %d, which is no device", __func__,
                         (int)o.device);
-    MPT_TRY(read_format(ctx, quantizer, &format));
-    return mpt_tool_quantize(ctx, &format, in, out, &o, out_summary);
+    mpt_status status = read_format(ctx, quantizer, &format);
+    if (status == MPT_OK)
+        status = mpt_tool_quantize(ctx, &format, in, out, &o, out_summary);
+    return with_way_out(ctx, status, one_tensor);
 }
 
 /* Hands a finished text to the host, and frees it. */
@@ -80,7 +93,7 @@ mpt_status mpt_probe_file(mpt_ctx *ctx, const char *weights, const mpt_probe_opt
     mpt_str_init(&text, ctx);
     mpt_status status = give(&text, probe(&arena, weights, &o, &text), write, ud);
     mpt_arena_deinit(&arena);
-    return status;
+    return with_way_out(ctx, status, one_tensor);
 }
 
 mpt_status mpt_bench_quantizers(mpt_ctx *ctx, const mpt_bench_options *options,
@@ -96,5 +109,6 @@ mpt_status mpt_bench_quantizers(mpt_ctx *ctx, const mpt_bench_options *options,
                         "%s: options.rows and .cols are %lld and %lld, expected 0 (4096) to %d",
                         __func__, (long long)o.rows, (long long)o.cols, MOST_EXTENT);
     mpt_str_init(&text, ctx);
-    return give(&text, mpt_tool_bench(ctx, &o, &text), write, ud);
+    mpt_status status = give(&text, mpt_tool_bench(ctx, &o, &text), write, ud);
+    return with_way_out(ctx, status, one_matrix);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/table.h"
+#include "io/system.h"
 #include "kernels/cpu/quantize.h"
 #include "plan/json.h"
 #include "plan/text.h"
@@ -288,6 +289,21 @@ static mpt_status choose_part(bench *b, const bench_row *row, int64_t *out) {
     return MPT_OK;
 }
 
+/* Refuses before touching anything: an allocator may promise more than there is, and then the
+ * system ends the program. Scratch comes on top, and is small beside the rest. */
+static mpt_status check_memory(const bench *b) {
+    size_t each = 2 * sizeof(float) + sizeof(uint16_t) + 2 * (2 + 1); /* as allocate() has it */
+    size_t need = mpt_size_mul(elements(b), each);
+    uint64_t have = mpt_system_memory();
+    if (have == 0 || need <= have)
+        return MPT_OK;
+    return MPT_FAIL(b->ctx, MPT_OUT_OF_MEMORY, MPT_NOWHERE,
+                    "to measure a matrix of %lld x %lld takes %.1f GB of memory, and %.1f GB "
+                    "are free",
+                    (long long)b->n_rows, (long long)b->n_cols, (double)need / 1e9,
+                    (double)have / 1e9);
+}
+
 static mpt_status allocate(bench *b) {
     size_t n = elements(b), codes = mpt_size_mul(n, 2), f32 = mpt_size_mul(n, sizeof(float));
     b->x = mpt_alloc(b->ctx, f32);
@@ -316,6 +332,7 @@ static void release(bench *b) {
 }
 
 static mpt_status run_all(bench *b) {
+    MPT_TRY(check_memory(b));
     MPT_TRY(allocate(b));
     fill(b);
     for (int i = 0; i < N_ROWS; i++) {

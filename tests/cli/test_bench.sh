@@ -31,6 +31,11 @@ for rows in 0 -1 x 1048577; do
     want_status 2
     want_err 'is not a whole number from 1 to 1048576'
 done
+# 16 TiB are refused before any of them is touched, and the way out is one of this command.
+try bench --quantizers --rows 1048576 --cols 1048576
+want_status 4
+want_err 'a matrix of 1048576 x 1048576 takes 17592\.2 GB of memory, and [0-9.]+ GB are free; '
+want_err 'take a matrix of fewer rows or columns$'
 try plan x.lua --quantizers
 want_status 2
 want_err "'plan' takes no --quantizers"

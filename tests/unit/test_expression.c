@@ -65,13 +65,44 @@ static void test_expression_when_no_format_then_it_is_refused(void **state) {
     refuse("nvfp4, bf16",
            "nvfp4, bf16: these are 2 values, not one number format; write a format, bare or "
            "refined: nvfp4, nvfp4 { block = {16, 16} }");
-    refuse("", ": these are 0 values, not one number format; write a format, bare or refined: "
+    refuse("", ": there is no number format here; write a format, bare or refined: "
                "nvfp4, nvfp4 { block = {16, 16} }");
     refuse("require 'models.gpt2'",
            "require 'models.gpt2': unknown name 'require'; did you mean 'recipe'?");
     refuse("(function() while true do end end)()",
-           "(function() while true do end end)(): the recipe did not end within 20 million "
-           "steps; a recipe only declares: look for a loop without an end");
+           "(function() while true do end end)(): the expression did not end within 20 "
+           "million steps; it only declares: look for a loop without an end");
+    refuse(
+        "nvfp4 { \"block\" }",
+        "nvfp4 { \"block\" }: nvfp4: a text stands here without a name; give it a name: name = "
+        "value");
+}
+
+/* The text of a quantizer goes into files, where it must be UTF-8: a comment is no way out. */
+static void test_expression_when_no_utf8_then_the_byte_is_named(void **state) {
+    (void)state;
+    static const char *const bad[] = {
+        "\xff",
+        "\x80",
+        "\xc0\x80",
+        "\xe2\x82",
+        "\xed\xa0\x80",
+        "\xf4\x90\x80\x80",
+        "\xf0\x8f\xbf\xbf",
+    };
+    mpt_ctx *ctx = mpt_test_ctx();
+    mpt_quantizer q;
+    for (size_t i = 0; i < MPT_COUNT(bad); i++) {
+        char text[64], named[64];
+        snprintf(text, sizeof text, "nvfp4 -- %s", bad[i]);
+        snprintf(named, sizeof named, ": byte 9 of it, 0x%02x, is no UTF-8",
+                 (unsigned char)bad[i][0]);
+        assert_int_equal(mpt_quantizer_from_text(ctx, text, &q), MPT_INVALID);
+        assert_non_null(strstr(mpt_ctx_error(ctx)->message, named));
+    }
+    mpt_ctx_destroy(ctx);
+    read("nvfp4 -- \xe2\x82\xac \xc3\xa9 \xf0\x9f\x98\x80", &q);
+    assert_string_equal(q.name, "nvfp4");
 }
 
 static const struct CMUnitTest cases[] = {
@@ -79,5 +110,6 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_expression_when_refined_then_fields_are_set),
     cmocka_unit_test(test_expression_when_wrong_then_it_is_the_place_of_the_error),
     cmocka_unit_test(test_expression_when_no_format_then_it_is_refused),
+    cmocka_unit_test(test_expression_when_no_utf8_then_the_byte_is_named),
 };
 MPT_TEST_MAIN(cases)

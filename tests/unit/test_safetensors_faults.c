@@ -1,8 +1,11 @@
 /* Reading safetensors that break a rule: each is refused, and the message says which rule. */
 #include "mpt_test.h"
 
+#include <errno.h>
+
 #include <sys/stat.h>
 
+#include "io/file.h"
 #include "io/safetensors.h"
 #include "safetensors_file.h"
 
@@ -352,7 +355,20 @@ test_open_when_there_is_no_file_to_map_then_the_system_s_word_is_passed_on(void 
     mpt_ctx_destroy(ctx);
 }
 
+/* A map takes addresses, not memory, so the way out is another one than elsewhere. */
+static void test_open_when_no_addresses_are_left_then_the_way_out_is_named(void **s) {
+    (void)s;
+    mpt_ctx *ctx = mpt_test_ctx();
+    assert_int_equal(mpt_file_fail(ctx, MPT_NOWHERE, "big.safetensors", ENOMEM), MPT_IO);
+    assert_string_equal(mpt_ctx_error(ctx)->message,
+                        "big.safetensors: Cannot allocate memory; the file finds no room among "
+                        "the addresses of the process: raise its limit (ulimit -v) or "
+                        "vm.max_map_count, or end what else is mapped");
+    mpt_ctx_destroy(ctx);
+}
+
 static const struct CMUnitTest cases[] = {
+    cmocka_unit_test(test_open_when_no_addresses_are_left_then_the_way_out_is_named),
     cmocka_unit_test(test_open_when_the_frame_is_broken_then_the_message_says_how),
     cmocka_unit_test(test_open_when_a_sound_file_is_cut_anywhere_then_refused),
     cmocka_unit_test(test_open_when_the_header_is_no_sound_json_then_its_place_is_named),
