@@ -38,20 +38,30 @@ static json_t *delayed(const mpt_scale_source *scale) {
                      (int)scale->reduce_amax);
 }
 
+/* Null where there is none; what random signs are drawn from is null with others. */
+static json_t *hadamard_json(const mpt_quantizer *q) {
+    const mpt_hadamard *h = &q->hadamard;
+    bool random = h->signs == MPT_SIGNS_RANDOM;
+    if (h->size == 0)
+        return json_null();
+    return json_pack("{s:i, s:s, s:o, s:o, s:o}", "size", (int)h->size, "signs",
+                     mpt_plan_signs(q), "scope",
+                     random ? json_string(mpt_plan_scope(q)) : json_null(), "redraw",
+                     random ? json_string(mpt_plan_redraw(q)) : json_null(), "seed",
+                     random ? json_integer((json_int_t)h->seed) : json_null());
+}
+
 /* The first eight fields are those of the recipe language's page; `text` says everything. */
 json_t *mpt_json_quantizer(const mpt_quantizer *q) {
     char text[MPT_QUANTIZER_TEXT];
     bool fixed = q->scale.kind == MPT_SCALING_STATIC;
     mpt_quantizer_text(q, text);
-    json_t *hadamard = q->hadamard.size ? json_pack("{s:i, s:s}", "size", (int)q->hadamard.size,
-                                                    "signs", mpt_plan_signs(q))
-                                        : json_null();
     return json_pack(
         "{s:s, s:[i,i], s:s, s:s, s:s, s:s, s:s, s:o, s:s, s:o, s:o, s:f, s:s, s:s, s:s, s:s}",
         "format", mpt_plan_format(q), "block", (int)q->block_rows, (int)q->block_cols, "scale",
         mpt_plan_scale(q), "scale_format", mpt_plan_scale_format(q), "scale_rule",
         mpt_plan_scale_rule(q), "outer", mpt_plan_outer(q), "rounding", mpt_plan_rounding(q),
-        "hadamard", hadamard, "elements", mpt_dtype_name(q->format), "delayed",
+        "hadamard", hadamard_json(q), "elements", mpt_dtype_name(q->format), "delayed",
         delayed(&q->scale), "static", fixed ? json_real(q->scale.value) : json_null(),
         "headroom", q->headroom == 0 ? 1.0 : q->headroom, "nonfinite", mpt_plan_nonfinite(q),
         "source", mpt_plan_source(q), "pad", mpt_plan_pad(q), "text", text);

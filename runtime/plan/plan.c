@@ -45,9 +45,21 @@ const char *mpt_plan_rounding(const mpt_quantizer *q) {
     return word_of(q, "rounding", "none");
 }
 
+static const char *hadamard_word(const mpt_quantizer *q, const char *field) {
+    const mpt_field *row = mpt_record_lookup(&mpt_record_hadamard, field);
+    return mpt_field_word(row, (const char *)&q->hadamard + row->offset);
+}
+
 const char *mpt_plan_signs(const mpt_quantizer *q) {
-    const mpt_field *row = mpt_record_lookup(&mpt_record_hadamard, "signs");
-    return mpt_field_word(row, &q->hadamard.signs);
+    return hadamard_word(q, "signs");
+}
+
+const char *mpt_plan_scope(const mpt_quantizer *q) {
+    return hadamard_word(q, "scope");
+}
+
+const char *mpt_plan_redraw(const mpt_quantizer *q) {
+    return hadamard_word(q, "redraw");
 }
 
 void mpt_plan_block(const mpt_quantizer *q, char out[MPT_PLAN_LABEL]) {

@@ -77,6 +77,8 @@ const char *mpt_plan_scale_rule(const mpt_quantizer *q);
 const char *mpt_plan_outer(const mpt_quantizer *q);
 const char *mpt_plan_rounding(const mpt_quantizer *q);
 const char *mpt_plan_signs(const mpt_quantizer *q);
+const char *mpt_plan_scope(const mpt_quantizer *q);
+const char *mpt_plan_redraw(const mpt_quantizer *q);
 const char *mpt_plan_nonfinite(const mpt_quantizer *q);
 const char *mpt_plan_source(const mpt_quantizer *q);
 const char *mpt_plan_pad(const mpt_quantizer *q);

@@ -75,6 +75,23 @@ static void print_besides(const mpt_quantizer *q, char out[MPT_QUANTIZER_TEXT]) 
     memmove(out, after, strlen(after) + 1);
 }
 
+/* "16, fixed signs", "16, random signs of each layer, at each step, seed 7". */
+static void print_hadamard(mpt_table *table, const mpt_quantizer *q) {
+    const mpt_hadamard *h = &q->hadamard;
+    mpt_words text = {.len = 0};
+    mpt_words_add(&text, "%d, %s signs", (int)h->size,
+                  h->signs == MPT_SIGNS_NONE ? "no" : mpt_plan_signs(q));
+    if (h->signs == MPT_SIGNS_RANDOM) {
+        mpt_words_add(&text, "%s%s", h->scope == MPT_SCOPE_LAYER ? " of each layer" : "",
+                      h->redraw == MPT_REDRAW_STEP ? ", at each step" : "");
+        if (h->seed >= 0)
+            mpt_words_add(&text, ", seed %lld", (long long)h->seed);
+        else
+            mpt_words_add(&text, ", the run's seed");
+    }
+    mpt_table_cell(table, "%s", text.data);
+}
+
 /* A row of the table: how one quantizer treats these operands. */
 static void print_quantizer(mpt_table *table, const char *operands, const mpt_quantizer *q) {
     char block[MPT_PLAN_LABEL];
@@ -93,8 +110,7 @@ static void print_quantizer(mpt_table *table, const char *operands, const mpt_qu
     if (q->hadamard.size == 0)
         mpt_table_cell(table, "-");
     else
-        mpt_table_cell(table, "%d, %s signs", (int)q->hadamard.size,
-                       q->hadamard.signs == MPT_SIGNS_NONE ? "no" : mpt_plan_signs(q));
+        print_hadamard(table, q);
 }
 
 static bool same_source(const mpt_scale_source *a, const mpt_scale_source *b) {

@@ -2,10 +2,11 @@
  *
  *   {"phases": [{"name", "schedule_hash", "steps": [
  *     {"step", "pass", "layer", "op", "slot", "kernel", "in": [V], "out": [V], "where",
- *      and for quantize: "row": Q, "column": Q}]}]}
+ *      and for quantize: "row": Q, "column": Q, "row_signs", "column_signs"}]}]}
  *
  * V is {"name", "dtype", "shape"} or null where an optional operand is absent; Q is as in the
- * plan. One phase is made, printed and freed at a time, because a large model has many steps.
+ * plan; signs are the mask of random ones, null elsewhere and where each step draws anew. One
+ * phase is made, printed and freed at a time, because a large model has many steps.
  */
 #include "plan/plan.h"
 
@@ -37,6 +38,13 @@ static json_t *text_or_null(const char *text) {
     return text ? mpt_json_text(text) : json_null();
 }
 
+static json_t *signs_json(const mpt_phase_program *program, const mpt_node *node, bool column) {
+    char signs[MPT_SIGNS_TEXT];
+    bool has = column ? node->attrs.has_col : node->attrs.has_row;
+    return has && mpt_schedule_signs(program, node, column, signs) ? json_string(signs)
+                                                                   : json_null();
+}
+
 static json_t *step_json(const mpt_phase_program *program, int index) {
     const mpt_graph *graph = program->graph;
     const mpt_step *step = &program->steps[index];
@@ -56,6 +64,8 @@ static json_t *step_json(const mpt_phase_program *program, int index) {
                                      a->has_row ? mpt_json_quantizer(&a->row) : json_null());
     failed |= json_object_set_new(json, "column",
                                   a->has_col ? mpt_json_quantizer(&a->col) : json_null());
+    failed |= json_object_set_new(json, "row_signs", signs_json(program, node, false));
+    failed |= json_object_set_new(json, "column_signs", signs_json(program, node, true));
     if (!failed)
         return json;
     json_decref(json);

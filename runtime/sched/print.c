@@ -67,25 +67,33 @@ static const char *format_name(const mpt_graph *graph, mpt_value_id v) {
     return q->name ? q->name : mpt_dtype_name(q->format);
 }
 
-/* One copy of a quantize node; random signs that are drawn once stand with it, the first
- * element in the lowest bit of the last word. */
-static void add_copy(cell *c, const mpt_phase_program *program, const mpt_node *node,
-                     bool column) {
+bool mpt_schedule_signs(const mpt_phase_program *program, const mpt_node *node, bool column,
+                        char out[MPT_SIGNS_TEXT]) {
     const mpt_attrs *a = &node->attrs;
-    const mpt_quantizer *q = column ? &a->col : &a->row;
+    const mpt_hadamard *h = column ? &a->col.hadamard : &a->row.hadamard;
     mpt_random_key key = {.seed = program->seed};
     uint32_t signs[4];
-    add_quantizer(c, q);
-    if (q->hadamard.size == 0 || q->hadamard.signs != MPT_SIGNS_RANDOM ||
-        q->hadamard.redraw != MPT_REDRAW_NEVER)
-        return;
-    mpt_hadamard_signs(&q->hadamard, &key, column ? a->col_scope : a->row_scope, signs);
-    add(c, " 0x");
-    for (int word = (q->hadamard.size - 1) / 32; word >= 0; word--) {
-        int bits = q->hadamard.size - 32 * word;
+    int n = 2;
+    if (h->size == 0 || h->signs != MPT_SIGNS_RANDOM || h->redraw != MPT_REDRAW_NEVER)
+        return false;
+    mpt_hadamard_signs(h, &key, column ? a->col_scope : a->row_scope, signs);
+    memcpy(out, "0x", 3);
+    for (int word = (h->size - 1) / 32; word >= 0; word--) {
+        int bits = h->size - 32 * word;
         uint32_t mask = bits < 32 ? (1u << bits) - 1 : 0xFFFFFFFFu;
-        add(c, "%0*" PRIx32, bits < 32 ? (bits + 3) / 4 : 8, signs[word] & mask);
+        n += snprintf(out + n, (size_t)(MPT_SIGNS_TEXT - n), "%0*" PRIx32,
+                      bits < 32 ? (bits + 3) / 4 : 8, signs[word] & mask);
     }
+    return true;
+}
+
+/* One copy of a quantize node, with its random signs. */
+static void add_copy(cell *c, const mpt_phase_program *program, const mpt_node *node,
+                     bool column) {
+    char signs[MPT_SIGNS_TEXT];
+    add_quantizer(c, column ? &node->attrs.col : &node->attrs.row);
+    if (mpt_schedule_signs(program, node, column, signs))
+        add(c, " %s", signs);
 }
 
 /* Formats of what goes in and what comes out:

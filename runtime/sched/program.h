@@ -99,6 +99,12 @@ void mpt_schedule_hash(const mpt_graph *graph, char out[17]);
  * file NULL where nobody said anything. */
 mpt_where mpt_schedule_where(const mpt_phase_program *program, const mpt_node *node);
 
+/* The random signs of one copy of a quantize node as a mask, "0xd7e8", the first element in the
+ * lowest bit; false where they are not random, or drawn anew at each step. */
+enum { MPT_SIGNS_TEXT = 40 };
+bool mpt_schedule_signs(const mpt_phase_program *program, const mpt_node *node, bool column,
+                        char out[MPT_SIGNS_TEXT]);
+
 /* One step a line: number, pass, layer, op, formats, shapes, recipe line. */
 void mpt_schedule_print(const mpt_phase_program *program, mpt_str *out);
 /* The kernel of each step, with the reasons against better ones. */

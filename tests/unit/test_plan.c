@@ -162,7 +162,7 @@ static void check_operand(const json_t *q) {
     assert_int_equal(json_array_size(json_object_get(q, "block")), 2);
     json_t *hadamard = json_object_get(q, "hadamard");
     if (!json_is_null(hadamard))
-        KEYS(hadamard, "size", "signs");
+        KEYS(hadamard, "size", "signs", "scope", "redraw", "seed");
 }
 
 static void check_gemm(const json_t *layer, const char *gemm, const char *a, const char *b) {

@@ -89,6 +89,17 @@ static void test_text_when_scaling_is_delayed_then_its_window_is_told(void **sta
                 "each rank its own; current scales at the first step\n");
 }
 
+static void test_text_when_signs_are_random_then_what_they_are_drawn_from_is_told(void **s) {
+    (void)s;
+    expect_line("gemm { weight = nvfp4, activation = nvfp4, gradient = nvfp4, wgrad = { "
+                "hadamard = hadamard {\n"
+                "signs = 'random', scope = 'layer', redraw = 'step', seed = 7 } } }",
+                "16, random signs of each layer, at each step, seed 7\n");
+    expect_line("gemm { weight = nvfp4, activation = nvfp4, gradient = nvfp4, wgrad = {\n"
+                "hadamard = hadamard { signs = 'random' } } }",
+                "16, random signs, the run's seed\n");
+}
+
 /* ---- JSON ---- */
 
 static const json_t *operand_of(fixture *f, json_t **out_plan) {
@@ -125,6 +136,41 @@ static void test_json_when_delayed_then_its_fields_are_told(void **state) {
     assert_true(json_real_value(json_object_get(delayed, "headroom")) == 1);
     assert_true(json_is_true(json_object_get(delayed, "reduce_amax")));
     json_decref(plan);
+    teardown(&f);
+}
+
+static void test_json_when_signs_are_random_then_what_they_are_drawn_from_is_told(void **s) {
+    (void)s;
+    fixture f;
+    json_t *plan;
+    setup(&f, "gemm { weight = nvfp4, activation = nvfp4, gradient = nvfp4, wgrad = {\n"
+              "hadamard = hadamard { signs = 'random', redraw = 'step', seed = 7 } } }");
+    const json_t *h = json_object_get(operand_of(&f, &plan), "hadamard");
+    assert_int_equal(json_integer_value(json_object_get(h, "size")), 16);
+    assert_string_equal(word(h, "signs"), "random");
+    assert_string_equal(word(h, "scope"), "shared");
+    assert_string_equal(word(h, "redraw"), "step");
+    assert_int_equal(json_integer_value(json_object_get(h, "seed")), 7);
+    json_decref(plan);
+    teardown(&f);
+}
+
+/* The schedule as JSON tells the masks that its text tells. */
+static void test_schedule_when_signs_are_random_then_their_masks_are_told(void **s) {
+    (void)s;
+    fixture f;
+    mpt_str schedule;
+    setup(&f, "gemm { weight = nvfp4, activation = nvfp4, gradient = nvfp4, wgrad = {\n"
+              "hadamard = hadamard { signs = 'random', seed = 7 } } }");
+    mpt_str_init(&schedule, f.ctx);
+    mpt_schedule_print(f.program->phases[0], &schedule);
+    const char *mask = strstr(schedule.data, " 0x");
+    assert_non_null(mask);
+    char want[64];
+    snprintf(want, sizeof want, "\"column_signs\": \"%.6s\"", mask + 1);
+    assert_mpt_ok(f.ctx, mpt_plan_schedule_json(f.program, &f.text));
+    assert_non_null(strstr(f.text.data, want));
+    mpt_str_deinit(&schedule);
     teardown(&f);
 }
 
@@ -196,6 +242,9 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_text_when_fields_have_no_column_then_they_stand_besides),
     cmocka_unit_test(test_text_when_scaling_is_delayed_then_its_window_is_told),
     cmocka_unit_test(test_json_when_delayed_then_its_fields_are_told),
+    cmocka_unit_test(test_text_when_signs_are_random_then_what_they_are_drawn_from_is_told),
+    cmocka_unit_test(test_json_when_signs_are_random_then_what_they_are_drawn_from_is_told),
+    cmocka_unit_test(test_schedule_when_signs_are_random_then_their_masks_are_told),
     cmocka_unit_test(test_json_when_static_or_plain_then_no_delayed_fields),
     cmocka_unit_test(test_json_when_signs_are_random_then_told),
     cmocka_unit_test(test_list_when_formats_then_facts_and_presets),
