@@ -57,6 +57,14 @@ void mpt_quantize_counts_add(mpt_quantize_counts *a, const mpt_quantize_counts *
 /* 10 log10(signal / noise); +Inf where nothing is lost, NaN where there is no signal. */
 double mpt_quantize_sqnr(const mpt_quantize_counts *counts);
 
+/* The largest magnitudes among values. */
+typedef struct mpt_quantize_amax {
+    uint32_t finite; /* bits of the largest finite magnitude */
+    bool inf, nan;   /* whether there is such a value */
+} mpt_quantize_amax;
+
+void mpt_quantize_amax_merge(mpt_quantize_amax *a, mpt_quantize_amax b);
+
 /* One copy of one operand: a matrix x [rows, cols] in, any of the outputs out.
  *
  * The row copy has its blocks, rotation and random groups along the columns; the column copy is
@@ -77,7 +85,9 @@ typedef struct mpt_quantize_job {
     uint32_t signs[4];  /* of a rotation with random signs: mpt_random_signs */
     const float *scale; /* delayed: the encode scale from earlier steps; 0 there, or NULL: there
                            is none yet, and the current one is taken */
-    float *scratch;     /* mpt_quantize_scratch() bytes */
+    const mpt_quantize_amax
+        *whole;     /* of the tensor, where x is a range of its rows; NULL: x is all */
+    float *scratch; /* mpt_quantize_scratch() bytes */
     /* Outputs, NULL where not wanted. */
     float *decoded; /* code times block scale without the tensor's factor, in the layout of x */
     int64_t decoded_k; /* its extent along the dot product, at most K */

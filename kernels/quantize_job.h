@@ -54,11 +54,6 @@ static inline float mpt_quantize_value(const mpt_quantize_job *job, const mpt_qu
 
 /* ---- the largest magnitudes ---- */
 
-typedef struct mpt_quantize_amax {
-    uint32_t finite; /* bits of the largest finite magnitude */
-    bool inf, nan;   /* whether there is such a value */
-} mpt_quantize_amax;
-
 static inline void mpt_quantize_amax_see(mpt_quantize_amax *a, float x) {
     uint32_t bits = mpt_abs_bits(x);
     if (bits < MPT_INF_BITS) {
@@ -68,8 +63,6 @@ static inline void mpt_quantize_amax_see(mpt_quantize_amax *a, float x) {
     a->inf = a->inf || bits == MPT_INF_BITS;
     a->nan = a->nan || bits > MPT_INF_BITS;
 }
-
-void mpt_quantize_amax_merge(mpt_quantize_amax *a, mpt_quantize_amax b);
 
 /* Whether the tensor's largest magnitudes are asked for at all. */
 bool mpt_quantize_needs_amax(const mpt_quantize_job *job);

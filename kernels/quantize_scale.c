@@ -23,6 +23,8 @@ bool mpt_quantize_needs_amax(const mpt_quantize_job *job) {
     bool one_scale =
         job->q->scale.kind != MPT_SCALING_NONE && mpt_quantizer_is_one_scale(job->q);
     bool row = job->q->outer == MPT_OUTER_ROW;
+    if (job->whole)
+        return false;
     return one_scale || job->q->outer == MPT_OUTER_TENSOR || (job->amax && !row) ||
            job->amax_history;
 }
@@ -69,6 +71,8 @@ mpt_tensor_scale mpt_quantize_tensor_scale(const mpt_quantize_job *job,
                                            mpt_quantize_amax seen) {
     const mpt_quantizer *q = job->q;
     mpt_tensor_scale t = constants_of(job);
+    if (job->whole)
+        seen = *job->whole;
     t.seen = seen;
     t.amax = t.propagate ? mpt_bits_float(seen.finite) : saturated_amax(seen);
     t.scale = t.decode = 1.0f;

@@ -75,35 +75,38 @@ static bool lies_ready(const mpt_stored_tensor *tensor) {
            (tensor->type == MPT_TENSOR_BF16 && at % sizeof(uint16_t) == 0);
 }
 
-size_t mpt_tool_room(const mpt_stored_tensor *tensor) {
-    return lies_ready(tensor) ? 0 : mpt_size_mul((size_t)tensor->elements, sizeof(float));
+size_t mpt_tool_room(const mpt_stored_tensor *tensor, int64_t n) {
+    return lies_ready(tensor) ? 0 : mpt_size_mul((size_t)n, sizeof(float));
 }
 
-mpt_tool_values mpt_tool_load(const mpt_stored_tensor *tensor, float *room) {
-    int64_t n = tensor->elements, pieces = (n + PIECE - 1) / PIECE;
+mpt_tool_values mpt_tool_load(const mpt_stored_tensor *tensor, int64_t first, int64_t n,
+                              float *room) {
+    int64_t pieces = (n + PIECE - 1) / PIECE;
     if (lies_ready(tensor) && tensor->type == MPT_TENSOR_F32)
-        return (mpt_tool_values){.x = tensor->data};
+        return (mpt_tool_values){.x = (const float *)tensor->data + first};
     if (lies_ready(tensor))
-        return (mpt_tool_values){.bf16 = tensor->data};
+        return (mpt_tool_values){.bf16 = (const uint16_t *)tensor->data + first};
 #pragma omp parallel for schedule(static) if (pieces > 1)
     for (int64_t p = 0; p < pieces; p++) {
-        int64_t first = p * PIECE, end = first + PIECE < n ? first + PIECE : n;
-        mpt_stored_tensor_floats(tensor, first, end - first, room + first);
+        int64_t at = p * PIECE, end = at + PIECE < n ? at + PIECE : n;
+        mpt_stored_tensor_floats(tensor, first + at, end - at, room + at);
     }
     return (mpt_tool_values){.x = room};
 }
 
-float mpt_tool_amax(const mpt_tool_values *values, int64_t n, uint64_t *out_nonfinite) {
+void mpt_tool_see(const mpt_tool_values *values, int64_t n, mpt_tool_seen *seen) {
     uint32_t most = 0;
-    uint64_t nonfinite = 0;
-#pragma omp parallel for schedule(static) reduction(max : most) reduction(+ : nonfinite) if (n > PIECE)
+    uint64_t inf = 0, nan = 0;
+#pragma omp parallel for schedule(static) reduction(max : most) reduction(+ : inf, nan) if (n > PIECE)
     for (int64_t i = 0; i < n; i++) {
         uint32_t a = mpt_abs_bits(mpt_tool_value(values, i));
-        nonfinite += a >= MPT_INF_BITS;
+        inf += a == MPT_INF_BITS;
+        nan += a > MPT_INF_BITS;
         most = a < MPT_INF_BITS && a > most ? a : most;
     }
-    *out_nonfinite = nonfinite;
-    return mpt_bits_float(most);
+    mpt_quantize_amax part = {most, inf > 0, nan > 0};
+    mpt_quantize_amax_merge(&seen->most, part);
+    seen->nonfinite += inf + nan;
 }
 
 /* ---- sizes ---- */

@@ -34,18 +34,25 @@ typedef struct mpt_tool_values {
     const uint16_t *bf16;
 } mpt_tool_values;
 
-/* Bytes of room that decoding takes; 0 where the values can be read where they lie. */
-size_t mpt_tool_room(const mpt_stored_tensor *tensor);
+/* Bytes of room that decoding n values takes; 0 where they can be read where they lie. */
+size_t mpt_tool_room(const mpt_stored_tensor *tensor, int64_t n);
 
-/* Decodes into `room`, which is mpt_tool_room() bytes. */
-mpt_tool_values mpt_tool_load(const mpt_stored_tensor *tensor, float *room);
+/* Values first to first + n - 1, decoded into `room`, which is mpt_tool_room() bytes. */
+mpt_tool_values mpt_tool_load(const mpt_stored_tensor *tensor, int64_t first, int64_t n,
+                              float *room);
 
 static inline float mpt_tool_value(const mpt_tool_values *values, int64_t i) {
     return values->x ? values->x[i] : mpt_bits_float((uint32_t)values->bf16[i] << 16);
 }
 
-/* The largest finite magnitude, and how many values are NaN or Inf. */
-float mpt_tool_amax(const mpt_tool_values *values, int64_t n, uint64_t *out_nonfinite);
+/* The largest magnitudes, and how many values are NaN or Inf. */
+typedef struct mpt_tool_seen {
+    mpt_quantize_amax most;
+    uint64_t nonfinite;
+} mpt_tool_seen;
+
+/* Adds n values to what was seen of a tensor. */
+void mpt_tool_see(const mpt_tool_values *values, int64_t n, mpt_tool_seen *seen);
 
 /* What one copy takes up. Codes have whole bytes a row; those of 6 bits a byte each, those of
  * 12 bits two bytes. */

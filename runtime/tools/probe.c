@@ -1,7 +1,8 @@
 /* `mptrun probe`: what each format would do to each weight matrix of a checkpoint.
  *
- * One matrix at a time is decoded and quantized once a format with no output but the counts of
- * the quantizer itself. Next: probe_judge.c, then probe_text.c or probe_json.c. */
+ * A matrix is read twice, in strips of rows, so that memory does not grow with it: first for
+ * its largest magnitude, then each strip is quantized once a format with no output but the
+ * counts of the quantizer itself. Next: probe_judge.c, then probe_text.c or probe_json.c. */
 #include "tools/probe.h"
 
 #include <math.h>
@@ -10,8 +11,9 @@
 typedef struct probing {
     mpt_probe p;
     const mpt_probe_options *options;
-    float *room, *scratch;  /* for the largest matrix */
-    mpt_tool_values values; /* of the matrix at hand */
+    float *room, *scratch;  /* for the largest strip */
+    mpt_tool_values values; /* of the strip at hand */
+    mpt_tool_seen seen;     /* of the matrix at hand */
     uint64_t bytes;         /* of all matrices */
 } probing;
 
@@ -62,16 +64,49 @@ static mpt_quantize_job job_of(const probing *z, const mpt_quantizer *q,
     return mpt_tool_job(q, tensor, &(mpt_tool_key){.seed = z->options->seed});
 }
 
+/* Rows first to first + rows - 1 of a matrix. */
+typedef struct strip {
+    int64_t first, rows;
+} strip;
+
+enum {
+    STRIP = 1 << 20,  /* values */
+    STRIP_ROWS = 128, /* no block is cut: theirs divide it */
+};
+
+/* Whether a format makes of a strip what it makes of those rows of the whole matrix, once it is
+ * told the largest magnitude. Random bits are counted from the first row, rotated values have a
+ * magnitude of their own, and one block may be all there is. */
+static bool goes_by_strips(const mpt_quantizer *q) {
+    bool whole_block = q->block_rows == 0 && !mpt_quantizer_is_one_scale(q);
+    bool of_tensor = mpt_quantizer_is_one_scale(q) || q->outer == MPT_OUTER_TENSOR;
+    return q->rounding != MPT_ROUNDING_STOCHASTIC && !(q->hadamard.size && of_tensor) &&
+           !(q->scale.kind != MPT_SCALING_NONE && whole_block);
+}
+
+/* Rows of a strip of the tensor: as many as there are where a format does not go by strips. */
+static int64_t strip_rows(const probing *z, const mpt_stored_tensor *tensor) {
+    mpt_quantize_job job = job_of(z, &z->p.formats[0].q, tensor);
+    int64_t rows = STRIP / job.cols / STRIP_ROWS * STRIP_ROWS;
+    rows = rows > STRIP_ROWS ? rows : STRIP_ROWS;
+    for (int f = 0; f < z->p.n_formats; f++)
+        if (!goes_by_strips(&z->p.formats[f].q))
+            return job.rows;
+    return rows < job.rows ? rows : job.rows;
+}
+
 static mpt_status allocate(probing *z) {
     size_t x = 1, scratch = 1; /* nothing of size 0 is asked for */
     for (int i = 0; i < z->p.n_lines; i++) {
         const mpt_stored_tensor *tensor = z->p.lines[i].tensor;
-        size_t bytes = mpt_tool_room(tensor);
-        x = bytes > x ? bytes : x;
+        int64_t rows = strip_rows(z, tensor);
         for (int f = 0; f < z->p.n_formats; f++) {
             mpt_quantize_job job = job_of(z, &z->p.formats[f].q, tensor);
-            bytes = mpt_quantize_scratch(&job);
+            job.rows = rows;
+            size_t bytes = mpt_quantize_scratch(&job);
             scratch = bytes > scratch ? bytes : scratch;
+            bytes = mpt_tool_room(tensor, rows * job.cols);
+            x = bytes > x ? bytes : x;
         }
     }
     z->room = mpt_alloc(z->p.ctx, x);
@@ -97,29 +132,23 @@ static mpt_status count_destroyed(const probing *z, mpt_quantize_job *job, uint6
     return MPT_OK;
 }
 
-static void add_to_total(mpt_probe_cell *total, const mpt_probe_cell *cell, double elements) {
-    mpt_quantize_counts counts = cell->counts;
-    if (!isfinite(counts.noise)) /* one matrix must not hide what the others are */
-        counts.signal = counts.noise = 0;
-    mpt_quantize_counts_add(&total->counts, &counts);
-    total->bits += cell->bits * elements; /* divided at the end */
-}
-
-static mpt_status measure(probing *z, mpt_probe_line *line, int f) {
+static mpt_status measure(probing *z, const mpt_probe_line *line, int f, const strip *part) {
     mpt_probe_cell *cell = &line->cells[f];
+    mpt_quantize_counts counts;
     mpt_quantizer q;
     MPT_TRY(mpt_tool_fit(z->p.ctx, &z->p.formats[f], line->tensor, false, &q));
     mpt_quantize_job job = job_of(z, &q, line->tensor);
+    cell->bits = mpt_tool_bits(&job);
+    job.whole = part->rows < job.rows ? &z->seen.most : NULL;
+    job.rows = part->rows;
     job.x = z->values.x;
     job.x_bf16 = z->values.bf16;
     job.scratch = z->scratch;
-    job.counts = &cell->counts;
+    job.counts = &counts;
     mpt_quantize_operand(&job);
-    cell->bits = mpt_tool_bits(&job);
-    if (line->nonfinite || cell->counts.nonfinite || !isfinite(cell->counts.noise))
+    mpt_quantize_counts_add(&cell->counts, &counts);
+    if (line->nonfinite || counts.nonfinite || !isfinite(counts.noise))
         MPT_TRY(count_destroyed(z, &job, &cell->destroyed));
-    mpt_probe_settle(line, cell);
-    add_to_total(&z->p.total[f], cell, (double)line->tensor->elements);
     return MPT_OK;
 }
 
@@ -130,19 +159,64 @@ static mpt_status report(const probing *z, const char *tensor, uint64_t done) {
     return MPT_FAIL(z->p.ctx, MPT_INTERRUPTED, MPT_NOWHERE, "stopped by the host");
 }
 
+static void load(probing *z, const mpt_stored_tensor *tensor, const strip *part) {
+    int64_t cols = tensor->dims[tensor->rank - 1];
+    z->values = mpt_tool_load(tensor, part->first * cols, part->rows * cols, z->room);
+}
+
+/* The strip from that row on; none is left where it has no rows. */
+static strip strip_at(const mpt_stored_tensor *tensor, int64_t first, int64_t rows) {
+    int64_t left = tensor->elements / tensor->dims[tensor->rank - 1] - first;
+    return (strip){first, rows < left ? rows : left};
+}
+
+/* Both passes over a matrix, with `done` bytes before it. */
+static mpt_status measure_line(probing *z, mpt_probe_line *line, uint64_t done) {
+    const mpt_stored_tensor *tensor = line->tensor;
+    int64_t rows = strip_rows(z, tensor), cols = tensor->dims[tensor->rank - 1];
+    uint64_t row_bytes = tensor->bytes / (uint64_t)(tensor->elements / cols);
+    z->seen = (mpt_tool_seen){.nonfinite = 0};
+    for (strip s = strip_at(tensor, 0, rows); s.rows > 0;
+         s = strip_at(tensor, s.first + s.rows, rows)) {
+        MPT_TRY(report(z, line->name, done));
+        load(z, tensor, &s);
+        mpt_tool_see(&z->values, s.rows * cols, &z->seen);
+    }
+    line->amax = mpt_bits_float(z->seen.most.finite);
+    line->nonfinite = z->seen.nonfinite;
+    for (strip s = strip_at(tensor, 0, rows); s.rows > 0;
+         s = strip_at(tensor, s.first + s.rows, rows)) {
+        if (s.first)
+            MPT_TRY(report(z, line->name, done + row_bytes * (uint64_t)s.first));
+        load(z, tensor, &s);
+        for (int f = 0; f < z->p.n_formats; f++)
+            MPT_TRY(measure(z, line, f, &s));
+    }
+    return MPT_OK;
+}
+
+static void add_to_total(mpt_probe_cell *total, const mpt_probe_cell *cell, double elements) {
+    mpt_quantize_counts counts = cell->counts;
+    if (!isfinite(counts.noise)) /* one matrix must not hide what the others are */
+        counts.signal = counts.noise = 0;
+    mpt_quantize_counts_add(&total->counts, &counts);
+    total->bits += cell->bits * elements; /* divided at the end */
+}
+
 static mpt_status measure_all(probing *z) {
     uint64_t done = 0;
     double elements = 0;
     MPT_TRY(allocate(z));
     for (int i = 0; i < z->p.n_lines; i++) {
         mpt_probe_line *line = &z->p.lines[i];
-        MPT_TRY(report(z, line->tensor->name, done));
-        z->values = mpt_tool_load(line->tensor, z->room);
-        line->amax = mpt_tool_amax(&z->values, line->tensor->elements, &line->nonfinite);
-        for (int f = 0; f < z->p.n_formats; f++)
-            MPT_TRY(measure(z, line, f));
+        double n = (double)line->tensor->elements;
+        MPT_TRY(measure_line(z, line, done));
+        for (int f = 0; f < z->p.n_formats; f++) {
+            mpt_probe_settle(line, &line->cells[f]);
+            add_to_total(&z->p.total[f], &line->cells[f], n);
+        }
         done += line->tensor->bytes;
-        elements += (double)line->tensor->elements;
+        elements += n;
     }
     for (int f = 0; f < z->p.n_formats; f++) {
         z->p.total[f].sqnr = mpt_quantize_sqnr(&z->p.total[f].counts);

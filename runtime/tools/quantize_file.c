@@ -175,7 +175,7 @@ static mpt_status allocate(quantizing *z) {
     for (int i = 0; i < z->n_items; i++) {
         const item *it = &z->items[i];
         mpt_quantize_job job = mpt_tool_job(&it->q, it->tensor, &z->key), row = row_job(z, it);
-        x = largest(x, mpt_tool_room(it->tensor));
+        x = largest(x, mpt_tool_room(it->tensor, it->tensor->elements));
         factor = largest(factor, (size_t)it->layout.rows * sizeof(float));
         if (goes_through_rows(it, &z->key)) {
             rows = largest(rows, mpt_quantize_scratch(&row));
@@ -214,7 +214,7 @@ static void quantize_one(quantizing *z, const item *it) {
     mpt_quantize_counts counts = {.elements = 0};
     mpt_quantize_job job = mpt_tool_job(&it->q, it->tensor, &z->key);
     float *dequantized = data_of(z, it->dequantized), *amax = data_of(z, it->amax);
-    mpt_tool_values values = mpt_tool_load(it->tensor, z->room);
+    mpt_tool_values values = mpt_tool_load(it->tensor, 0, it->tensor->elements, z->room);
     job.x = values.x;
     job.x_bf16 = values.bf16;
     job.scratch = z->scratch;

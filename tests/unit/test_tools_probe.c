@@ -346,6 +346,58 @@ static void test_probe_when_json_then_the_state_says_why_there_is_no_sqnr(void *
     rig_end(&r);
 }
 
+/* ---- strips ---- */
+
+/* The largest value lies in the last rows, which the first ones have to know. */
+static float large_at_the_end(const char *name, int64_t i, float x) {
+    (void)name;
+    return i == 200 * 8192 - 5 ? 440.0f : x;
+}
+
+static float infinite_at_the_end(const char *name, int64_t i, float x) {
+    (void)name;
+    return i == 200 * 8192 - 5 ? mpt_bits_float(MPT_NAN_BITS) : x;
+}
+
+static void check_strips(const rig *r, const mpt_tool_format *format, json_t *cell) {
+    static float x[200 * 8192];
+    mpt_quantize_counts c = {.elements = 0};
+    mpt_safetensors *file = open_file(r->ctx, r->folder.file);
+    const mpt_stored_tensor *t = mpt_safetensors_find(file, "w");
+    assert_true(mpt_stored_tensor_floats(t, 0, t->elements, x));
+    mpt_quantize_job job = {.q = &format->q, .x = x, .rows = 200, .cols = 8192, .counts = &c};
+    mpt_quantize_operand(&job);
+    check_cell(cell, format, &c);
+    mpt_safetensors_close(file);
+}
+
+static void
+test_probe_when_a_matrix_is_large_then_strips_give_the_same_in_less_memory(void **s) {
+    (void)s;
+    static const mpt_tensor_spec spec = {"w", MPT_TENSOR_F8_E4M3, 2, {200, 8192}};
+    const mpt_tool_format formats[] = {nvfp4, e4m3};
+    float (*const changes[])(const char *, int64_t, float) = {large_at_the_end,
+                                                              infinite_at_the_end};
+    for (size_t i = 0; i < MPT_COUNT(changes); i++) {
+        rig r = rig_make();
+        mpt_str text;
+        checkpoint_write(r.ctx, r.folder.file, &spec, 1, changes[i]);
+        probe(&r, formats, 2, true, &text);
+        json_t *list = json_loads(text.data, 0, NULL);
+        json_t *cells = json_object_get(json_array_get(list, 0), "formats");
+        for (size_t f = 0; f < 2; f++)
+            check_strips(&r, &formats[f], json_array_get(cells, f));
+        int destroyed =
+            (int)json_integer_value(json_object_get(json_array_get(cells, 0), "destroyed"));
+        assert_int_equal(destroyed, i == 1 ? 15 : 0);
+        if (!destroyed) /* those are looked for among the decoded values of a strip */
+            assert_true(mpt_ctx_memory(r.ctx).peak_bytes < 200 * 8192 * sizeof(float));
+        json_decref(list);
+        mpt_str_deinit(&text);
+        rig_end(&r);
+    }
+}
+
 /* ---- the width ---- */
 
 #define LONG "a_rather_long_name_of_a_projection_layer"
@@ -484,6 +536,8 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_probe_when_a_name_is_no_word_then_the_rule_names_it_alone),
     cmocka_unit_test(test_probe_when_a_value_is_infinite_then_those_it_destroys_are_counted),
     cmocka_unit_test(test_probe_when_json_then_the_state_says_why_there_is_no_sqnr),
+    cmocka_unit_test(
+        test_probe_when_a_matrix_is_large_then_strips_give_the_same_in_less_memory),
     cmocka_unit_test(test_probe_when_the_width_has_no_limit_then_nothing_is_cut),
     cmocka_unit_test(test_probe_when_the_width_is_limited_then_columns_go_before_names),
     cmocka_unit_test(test_probe_when_names_do_not_fit_then_what_they_differ_in_stays),

@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* How far a call is, in bytes of tensors: before each of them, and at the end, where `tensor`
- * is NULL. False ends the call with MPT_INTERRUPTED. */
+/* How far a call is, in bytes of tensors: before each of them, within large ones, and at the
+ * end, where `tensor` is NULL. False ends the call with MPT_INTERRUPTED. */
 typedef bool (*mpt_tool_progress_fn)(void *ud, const char *tensor, uint64_t done,
                                      uint64_t total);
 
