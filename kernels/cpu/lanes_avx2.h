@@ -163,6 +163,31 @@ LANE void v_store_bytes4(uint8_t *p, vi a, vi b, vi c, vi d) {
     _mm256_storeu_si256((__m256i *)(void *)p, t);
 }
 
+/* The same of four vectors of codes below 1 << `width`, with the signs of y above them: the
+ * saturating packs keep what is negative. The order is that of the packs. */
+LANE vi v_signed_bytes4(const vi code[4], const vf y[4], int width) {
+    vi t = _mm256_packus_epi16(_mm256_packus_epi32(code[0], code[1]),
+                               _mm256_packus_epi32(code[2], code[3]));
+    vi s = _mm256_packs_epi16(
+        _mm256_packs_epi32(_mm256_castps_si256(y[0]), _mm256_castps_si256(y[1])),
+        _mm256_packs_epi32(_mm256_castps_si256(y[2]), _mm256_castps_si256(y[3])));
+    vi sign = _mm256_set1_epi8((char)(1 << width));
+    return _mm256_or_si256(t, _mm256_and_si256(_mm256_srli_epi16(s, 7 - width), sign));
+}
+LANE void v_store_signed4(uint8_t *p, const vi code[4], const vf y[4], int width) {
+    vi t = v_signed_bytes4(code, y, width);
+    t = _mm256_permutevar8x32_epi32(t, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    _mm256_storeu_si256((__m256i *)(void *)p, t);
+}
+/* Codes of four bits with their signs, two a byte, the even one low. */
+LANE void v_store_nibbles4(uint8_t *p, const vi code[4], const vf y[4]) {
+    vi t = _mm256_maddubs_epi16(v_signed_bytes4(code, y, 3), _mm256_set1_epi16(0x1001));
+    __m128i b = _mm_packus_epi16(_mm256_castsi256_si128(t), _mm256_extracti128_si256(t, 1));
+    b = _mm_shuffle_epi8(b,
+                         _mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15));
+    _mm_storeu_si128((__m128i *)(void *)p, b);
+}
+
 /* 64 codes of four bits, a byte each, as 32 bytes: the even one low. */
 LANE void v_pack_nibbles(uint8_t *p, const uint8_t *codes) {
     vi weights = _mm256_set1_epi16(0x1001);

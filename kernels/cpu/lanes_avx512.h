@@ -167,9 +167,21 @@ LANE void v_store_bytes4(uint8_t *p, vi a, vi b, vi c, vi d) {
     vi order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     _mm512_storeu_si512(p, _mm512_permutexvar_epi32(order, t));
 }
+LANE void v_store_signed4(uint8_t *p, const vi code[4], const vf y[4], int width) {
+    vi c[4];
+    for (int u = 0; u < 4; u++)
+        c[u] = v_or(code[u], v_and(v_down(v_bits(y[u]), 31 - width), v_set(1u << width)));
+    v_store_bytes4(p, c[0], c[1], c[2], c[3]);
+}
 LANE void v_pack_nibbles(uint8_t *p, const uint8_t *codes) {
     vi pairs = _mm512_maddubs_epi16(_mm512_loadu_si512(codes), _mm512_set1_epi16(0x1001));
     _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi16_epi8(pairs));
+}
+
+LANE void v_store_nibbles4(uint8_t *p, const vi code[4], const vf y[4]) {
+    uint8_t codes[4 * LANES];
+    v_store_signed4(codes, code, y, 3);
+    v_pack_nibbles(p, codes);
 }
 
 #include "kernels/cpu/lanes_bytes.h"

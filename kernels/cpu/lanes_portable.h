@@ -162,6 +162,22 @@ LANE void v_store_bytes4(uint8_t *p, vi a, vi b, vi c, vi d) {
     }
 }
 
+/* The same of codes below 1 << `width`, with the signs of y above them. */
+LANE void v_store_signed4(uint8_t *p, const vi code[4], const vf y[4], int width) {
+    vi c[4];
+    for (int u = 0; u < 4; u++)
+        c[u] = code[u] | (v_bits(y[u]) >> 31) << width;
+    v_store_bytes4(p, c[0], c[1], c[2], c[3]);
+}
+
+/* Codes of four bits with their signs, two a byte, the even one low. */
+LANE void v_store_nibbles4(uint8_t *p, const vi code[4], const vf y[4]) {
+    uint8_t codes[4 * LANES];
+    v_store_signed4(codes, code, y, 3);
+    for (int i = 0; i < 2 * LANES; i++)
+        p[i] = (uint8_t)(codes[2 * i] | codes[2 * i + 1] << 4);
+}
+
 /* 64 codes of four bits, a byte each, as 32 bytes: the even one low. */
 LANE void v_pack_nibbles(uint8_t *p, const uint8_t *codes) {
     for (int i = 0; i < 32; i++)

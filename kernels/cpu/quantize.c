@@ -68,10 +68,10 @@ static mpt_panel panel_at(const cut *c, int64_t i) {
 
 typedef mpt_quantize_amax panel_fn(const mpt_quantize_plan *plan, const mpt_panel *panel);
 
-static mpt_quantize_amax each_panel(const mpt_quantize_plan *plan, panel_fn *run) {
-    cut c = cut_of(plan, plan->job->column);
+static mpt_quantize_amax each_panel(const mpt_quantize_plan *plan, panel_fn *run, bool panels) {
+    cut c = cut_of(plan, panels);
     mpt_quantize_amax seen = {0, false, false};
-#pragma omp parallel for schedule(static) reduction(see : seen) if (c.rows * c.cols > SMALL)
+#pragma omp parallel for schedule(dynamic) reduction(see : seen) if (c.rows * c.cols > SMALL)
     for (int64_t i = 0; i < c.count; i++) {
         mpt_panel p = panel_at(&c, i);
         mpt_quantize_amax_merge(&seen, run(plan, &p));
@@ -85,7 +85,7 @@ static mpt_quantize_amax count_panels(const mpt_quantize_plan *plan, panel_fn *r
     cut c = cut_of(plan, plan->job->column);
     mpt_quantize_amax seen = {0, false, false};
     mpt_quantize_counts part[MPT_QUANTIZE_PIECES] = {{0}};
-#pragma omp parallel for schedule(static) reduction(see : seen) if (c.rows * c.cols > SMALL)
+#pragma omp parallel for schedule(dynamic) reduction(see : seen) if (c.rows * c.cols > SMALL)
     for (int g = 0; g < MPT_QUANTIZE_PIECES; g++) {
         mpt_quantize_plan own = *plan;
         mpt_quantize_counts counts = {0};
@@ -129,7 +129,8 @@ static mpt_quantize_amax make_all(const mpt_quantize_kernels *kernels,
     panel_fn *run = plan->job->q->outer == MPT_OUTER_ROW ? panel_by_rows : kernels->panel;
     plan->kernels = kernels;
     mpt_quantize_plan_restore(plan);
-    return plan->job->counts ? count_panels(plan, run) : each_panel(plan, run);
+    return plan->job->counts ? count_panels(plan, run)
+                             : each_panel(plan, run, plan->job->column);
 }
 
 /* ---- one copy ---- */
@@ -164,7 +165,7 @@ static bool is_round(const mpt_quantize_job *job) {
 static void two_passes(const mpt_quantize_kernels *kernels, mpt_quantize_plan *plan) {
     mpt_quantize_amax seen = {0, false, false};
     if (mpt_quantize_needs_amax(plan->job)) {
-        seen = each_panel(plan, kernels->amax);
+        seen = each_panel(plan, kernels->amax, false);
         plan->finite = !seen.inf && !seen.nan;
     }
     settle(plan, seen);
@@ -225,7 +226,8 @@ static void amax_of_both(const mpt_quantize_kernels *kernels, mpt_quantize_plan 
     if (needs[0] && needs[1] && (turns[0] || turns[1])) {
         cut c = cut_of_both(plan[0], plan[1], false);
         mpt_quantize_amax row = seen[0], col = seen[1];
-#pragma omp parallel for schedule(static) reduction(see : row, col) if (c.rows * c.cols > SMALL)
+#pragma omp parallel for schedule(dynamic) reduction(see                                       \
+                                                     : row, col) if (c.rows * c.cols > SMALL)
         for (int64_t i = 0; i < c.count; i++) {
             mpt_panel p = panel_at(&c, i);
             mpt_quantize_amax_merge(&row, kernels->amax(plan[0], &p));
@@ -234,11 +236,11 @@ static void amax_of_both(const mpt_quantize_kernels *kernels, mpt_quantize_plan 
         seen[0] = row;
         seen[1] = col;
     } else if (needs[0]) {
-        seen[0] = each_panel(plan[0], kernels->amax);
+        seen[0] = each_panel(plan[0], kernels->amax, false);
         if (needs[1])
             seen[1] = seen[0];
     } else if (needs[1]) {
-        seen[1] = each_panel(plan[1], kernels->amax);
+        seen[1] = each_panel(plan[1], kernels->amax, false);
     }
     for (int i = 0; i < 2; i++)
         plan[i]->finite = needs[i] && !seen[i].inf && !seen[i].nan;
@@ -250,7 +252,8 @@ static void run_both(const mpt_quantize_kernels *kernels, mpt_quantize_plan *pla
     for (int i = 0; i < 2; i++)
         plan[i]->tensor = mpt_quantize_tensor_scale(plan[i]->job, before[i]);
     cut c = cut_of_both(plan[0], plan[1], true);
-#pragma omp parallel for schedule(static) reduction(see : row, col) if (c.rows * c.cols > SMALL)
+#pragma omp parallel for schedule(dynamic) reduction(see                                       \
+                                                     : row, col) if (c.rows * c.cols > SMALL)
     for (int64_t i = 0; i < c.count; i++) {
         mpt_panel p = panel_at(&c, i);
         mpt_quantize_amax part[2] = {{0, false, false}};

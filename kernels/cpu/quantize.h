@@ -73,7 +73,7 @@ void mpt_quantize_plan_restore(mpt_quantize_plan *plan);
 enum {
     MPT_PANEL_ROWS = 128, /* no strip is higher */
     MPT_PANEL_COLS = 256, /* a multiple of every block */
-    MPT_LINE_COLS = 1024  /* the same of strips that are one row */
+    MPT_LINE_COLS = 2048  /* the same of strips that are worked on in the order of memory */
 };
 
 /* Part of the matrix in memory. Rows start at a multiple of the plan's strip, for column copies
@@ -126,6 +126,7 @@ typedef struct mpt_quantize_line {
     float *value;                 /* NULL: not wanted */
     uint8_t *code;                /* NULL: not wanted; a byte each */
     uint8_t *code_high;           /* the upper byte of codes that take two, else NULL */
+    uint8_t *packed; /* instead, codes of four bits, two a byte; `code` is scratch */
     int64_t n;
     int64_t cols; /* of n: what lies beyond is padding, and not counted */
     int64_t row;  /* of memory */

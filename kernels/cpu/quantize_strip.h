@@ -6,106 +6,12 @@
  * and values, packing. A vector is always neighbours of one row of memory: for blocks along the
  * rows it has one scale, for blocks down the columns each lane has its own, and nothing is
  * transposed but the codes of a column copy, as bytes, when a panel is done. The steps before
- * the codes are in strip_values.h. */
+ * the codes are in strip_values.h, the codes of a row in strip_line.h. */
 #ifndef MPT_KERNELS_CPU_QUANTIZE_STRIP_H
 #define MPT_KERNELS_CPU_QUANTIZE_STRIP_H
 
-#include "kernels/cpu/strip_counts.h"
+#include "kernels/cpu/strip_line.h"
 #include "kernels/cpu/strip_values.h"
-
-/* ---- codes and values of a line ---- */
-
-/* What a loop is compiled for. */
-typedef struct lane_loop {
-    lane_kind kind;
-    bool by_lane; /* every element has a scale of its own */
-    bool codes;   /* makes codes, else values */
-} lane_loop;
-
-/* The line comes as a copy: stores to its outputs then leave it in registers. */
-LANE void encode_loop(const mpt_quantize_plan *plan, mpt_quantize_line line, lane_loop loop) {
-    lane_format f = v_format(plan, loop.kind.format);
-    bool random = loop.kind.rounding == MPT_ROUNDING_STOCHASTIC;
-    for (int64_t i = 0; i < line.n; i += 4 * LANES) {
-        vi code[4];
-        EACH4(u) {
-            int64_t j = i + u * LANES;
-            vf y = v_mul(v_load(line.v + j), line_factor(line.encode, j, &line, loop.by_lane));
-            vi high = v_set(0), low = v_set(0);
-            if (random)
-                high = v_load_bytes(line.high + j);
-            if (random && line.low)
-                low = v_load_bytes(line.low + j);
-            if (loop.codes)
-                code[u] = v_code(f, loop.kind, y, high, low);
-            else
-                v_store(line.value + j,
-                        v_mul(v_value(f, loop.kind, y, high, low),
-                              line_factor(line.decode, j, &line, loop.by_lane)));
-        }
-        if (loop.codes && loop.kind.format == MPT_DTYPE_FP32 && line.code_high) {
-            v_store_bytes4(line.code_high + i, v_down(code[0], 8), v_down(code[1], 8),
-                           v_down(code[2], 8), v_down(code[3], 8));
-            EACH4(u)
-            code[u] = v_and(code[u], v_set(255));
-        }
-        if (loop.codes)
-            v_store_bytes4(line.code + i, code[0], code[1], code[2], code[3]);
-    }
-}
-
-#define ENCODE(FORMAT, ROUNDING, BY_LANE, CODES)                                               \
-    encode_loop(plan, *line,                                                                   \
-                (lane_loop){{MPT_DTYPE_##FORMAT, MPT_ROUNDING_##ROUNDING}, BY_LANE, CODES})
-
-/* Of the formats, E2M1, E4M3 and E5M2 have loops of their own where they are rounded most. */
-#define ENCODE_FUNCTION(name, BY_LANE, CODES)                                                  \
-    KERNEL static void name(const mpt_quantize_plan *plan, const mpt_quantize_line *line) {    \
-        mpt_dtype format = plan->job->q->format;                                               \
-        switch (plan->job->q->rounding) {                                                      \
-        case MPT_ROUNDING_NEAREST:                                                             \
-            if (format == MPT_DTYPE_E2M1)                                                      \
-                ENCODE(E2M1, NEAREST, BY_LANE, CODES);                                         \
-            else if (format == MPT_DTYPE_E4M3)                                                 \
-                ENCODE(E4M3, NEAREST, BY_LANE, CODES);                                         \
-            else if (format == MPT_DTYPE_E5M2)                                                 \
-                ENCODE(E5M2, NEAREST, BY_LANE, CODES);                                         \
-            else                                                                               \
-                ENCODE(FP32, NEAREST, BY_LANE, CODES);                                         \
-            break;                                                                             \
-        case MPT_ROUNDING_STOCHASTIC:                                                          \
-            if (format == MPT_DTYPE_E2M1)                                                      \
-                ENCODE(E2M1, STOCHASTIC, BY_LANE, CODES);                                      \
-            else                                                                               \
-                ENCODE(FP32, STOCHASTIC, BY_LANE, CODES);                                      \
-            break;                                                                             \
-        case MPT_ROUNDING_TOWARD_ZERO:                                                         \
-            ENCODE(FP32, TOWARD_ZERO, BY_LANE, CODES);                                         \
-            break;                                                                             \
-        case MPT_ROUNDING_HALF_AWAY:                                                           \
-            ENCODE(FP32, HALF_AWAY, BY_LANE, CODES);                                           \
-            break;                                                                             \
-        }                                                                                      \
-    }
-
-ENCODE_FUNCTION(encode_codes, false, true)
-ENCODE_FUNCTION(encode_values, false, false)
-ENCODE_FUNCTION(encode_codes_by_lane, true, true)
-ENCODE_FUNCTION(encode_values_by_lane, true, false)
-
-KERNEL static void encode_line(const mpt_quantize_plan *plan, const mpt_quantize_line *line,
-                               bool bad) {
-    if (bad) {
-        mpt_quantize_careful_line(plan, line);
-        return;
-    }
-    if (line->code)
-        (line->shift ? encode_codes : encode_codes_by_lane)(plan, line);
-    if (line->value)
-        (line->shift ? encode_values : encode_values_by_lane)(plan, line);
-    if (plan->counts)
-        (line->shift ? count_line : count_line_by_lane)(plan, line);
-}
 
 /* ---- one copy's share of a panel ---- */
 
@@ -129,8 +35,18 @@ static void put_scale(const mpt_quantize_plan *plan, int64_t at, uint32_t bits) 
         ((uint8_t *)plan->job->scales)[at] = (uint8_t)bits;
 }
 
+KERNEL static void put_scale_bytes(uint8_t *to, const uint32_t *code, int64_t n) {
+    int64_t i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+        v_store_bytes4(to + i, v_load_bits(code + i), v_load_bits(code + i + LANES),
+                       v_load_bits(code + i + 2 * LANES), v_load_bits(code + i + 3 * LANES));
+    for (; i < n; i++)
+        to[i] = (uint8_t)code[i];
+}
+
 /* The scales of the blocks from row `r` on: a row copy's go out, a column copy's wait. */
-static void put_scales(const mpt_quantize_plan *plan, side *s, const strip *t, int64_t r) {
+KERNEL static void put_scales(const mpt_quantize_plan *plan, side *s, const strip *t,
+                              int64_t r) {
     bool floats = plan->job->q->scale_format <= MPT_SCALE_POW2;
     if (!plan->job->scales || plan->axis == MPT_AXIS_ONE)
         return;
@@ -142,9 +58,11 @@ static void put_scales(const mpt_quantize_plan *plan, side *s, const strip *t, i
     }
     int64_t rows = plan->axis == MPT_AXIS_ROW ? 1 : plan->block;
     int64_t at = (t->row + r) / rows * plan->blocks_k + t->col / plan->block;
-    for (int64_t b = 0; b * plan->block < t->cols; b++)
-        put_scale(plan, at + b,
-                  floats ? mpt_float_bits(s->scales.decode[b]) : s->scales.code[b]);
+    int64_t n = (t->cols + plan->block - 1) / plan->block;
+    if (floats)
+        memcpy((float *)plan->job->scales + at, s->scales.decode, (size_t)n * sizeof(float));
+    else
+        put_scale_bytes((uint8_t *)plan->job->scales + at, s->scales.code, n);
 }
 
 /* Random bytes of row r of the strip, or of the sixteen rows from there. */
@@ -174,28 +92,41 @@ KERNEL static void zip_codes(uint8_t *to, const uint8_t *low, const uint8_t *hig
     }
 }
 
-/* Packs or copies the codes of a row of a row copy to where they belong. */
+/* Where the codes of row r of a row copy go: to the output at once, unless its end is near. */
+static void place_codes(const mpt_quantize_plan *plan, side *s, const strip *t, int64_t r,
+                        mpt_quantize_line *line) {
+    const mpt_quantize_job *job = plan->job;
+    bool whole = t->cols == t->width;
+    if (mpt_code_bits(job->q->format) == 8) {
+        line->code = whole ? job->codes + (t->row + r) * plan->k + t->col : s->line_codes;
+        return;
+    }
+    line->code = s->line_codes;
+    if (mpt_code_bits(job->q->format) == 16)
+        return;
+    uint8_t *to = job->codes + (t->row + r) * ((plan->k + 1) / 2) + t->col / 2;
+    line->packed = whole ? to : s->packed;
+}
+
+/* The codes of a row that waited. */
 KERNEL static void put_codes(const mpt_quantize_plan *plan, side *s, const strip *t,
                              int64_t r) {
     const mpt_quantize_job *job = plan->job;
-    if (mpt_code_bits(job->q->format) == 8) {
-        uint8_t *to = job->codes + (t->row + r) * plan->k + t->col;
-        memcpy(to, s->line_codes, (size_t)t->cols);
-        return;
-    }
     if (mpt_code_bits(job->q->format) == 16) {
         uint8_t *to = job->codes + 2 * ((t->row + r) * plan->k + t->col);
         zip_codes(to, s->line_codes, s->line_high, t->cols);
         return;
     }
-    uint8_t *to = job->codes + (t->row + r) * ((plan->k + 1) / 2) + t->col / 2;
-    bool whole = t->cols == t->width;
-    if (!whole)
-        s->line_codes[t->cols] = 0; /* the other half of the last byte */
-    for (int64_t i = 0; i < t->width; i += 64)
-        v_pack_nibbles((whole ? to : s->packed) + i / 2, s->line_codes + i);
-    if (!whole)
-        memcpy(to, s->packed, (size_t)(t->cols + 1) / 2);
+    if (t->cols == t->width)
+        return;
+    if (mpt_code_bits(job->q->format) == 8) {
+        memcpy(job->codes + (t->row + r) * plan->k + t->col, s->line_codes, (size_t)t->cols);
+        return;
+    }
+    if (t->cols % 2) /* the other half of the last byte */
+        s->packed[t->cols / 2] &= 0x0F;
+    memcpy(job->codes + (t->row + r) * ((plan->k + 1) / 2) + t->col / 2, s->packed,
+           (size_t)(t->cols + 1) / 2);
 }
 
 /* What the codes of a line of a row copy stand for. */
@@ -235,9 +166,10 @@ KERNEL static void run_line(const mpt_quantize_plan *plan, side *s, const strip 
         line.high = s->high + of_row;
         line.low = mpt_takes_one_byte(job->q->format) ? NULL : s->low + of_row;
     }
-    if (job->codes)
-        line.code =
-            job->column ? s->codes + row % MPT_PANEL_ROWS * MPT_PANEL_COLS : s->line_codes;
+    if (job->codes && job->column)
+        line.code = s->codes + row % MPT_PANEL_ROWS * MPT_PANEL_COLS;
+    else if (job->codes)
+        place_codes(plan, s, t, r, &line);
     if (job->codes && mpt_code_bits(job->q->format) == 16)
         line.code_high =
             job->column ? s->codes_high + row % MPT_PANEL_ROWS * MPT_PANEL_COLS : s->line_high;
@@ -366,43 +298,60 @@ static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* Columns that are worked on together. */
-static int64_t piece_cols(const mpt_quantize_plan *plan) {
-    return plan->strip == 1 ? MPT_LINE_COLS : MPT_PANEL_COLS;
-}
-
 KERNEL static mpt_quantize_amax panel_amax(const mpt_quantize_plan *plan,
                                            const mpt_panel *panel) {
     _Alignas(64) float loaded[MPT_PANEL_ROWS * MPT_PANEL_COLS],
         rotated[MPT_PANEL_ROWS * MPT_PANEL_COLS];
     mpt_quantize_amax most = {0, false, false};
-    for (int64_t c = 0; c < panel->cols; c += piece_cols(plan))
-        for (int64_t r = 0; r < panel->rows; r += plan->strip) {
+    mpt_quantize_job job = *plan->job;
+    mpt_quantize_plan by_rows = *plan;
+    if (!job.q->hadamard.size) {
+        job.column = false;
+        by_rows.job = &job;
+        by_rows.strip = 1;
+        plan = &by_rows;
+    }
+    for (int64_t r = 0; r < panel->rows; r += plan->strip)
+        for (int64_t c = 0; c < panel->cols; c += strip_most_cols(plan)) {
             strip t = {.row = panel->row + r, .col = panel->col + c};
             t.rows = least(plan->strip, panel->rows - r);
-            t.cols = least(piece_cols(plan), panel->cols - c);
+            t.cols = least(strip_most_cols(plan), panel->cols - c);
             strip_load(plan, &t, loaded, false);
             mpt_quantize_amax_merge(&most, strip_rotated_amax(plan, &t, rotated));
         }
     return most;
 }
 
-/* A panel in pieces of some columns, all strips of one before the next. */
+/* One strip of a panel, `c` and `r` from its corner. */
+KERNEL static void run_piece(const mpt_quantize_plan *plan, side *s, const mpt_panel *panel,
+                             int64_t c, int64_t r, mpt_quantize_amax *most) {
+    _Alignas(64) float loaded[MPT_PANEL_ROWS * MPT_PANEL_COLS];
+    strip t = {.row = panel->row + r, .col = panel->col + c};
+    t.rows = least(plan->strip, panel->rows - r);
+    t.cols = least(strip_most_cols(plan), panel->cols - c);
+    strip_load(plan, &t, loaded, false);
+    run_strip(plan, s, t, most);
+}
+
+/* A panel in pieces of some columns: of a column copy all strips of one before the next, else
+ * in the order of memory. */
 KERNEL static mpt_quantize_amax panel_run(const mpt_quantize_plan *plan,
                                           const mpt_panel *panel) {
-    _Alignas(64) float loaded[MPT_PANEL_ROWS * MPT_PANEL_COLS];
     side s;
     mpt_quantize_amax most = {0, false, false};
-    for (int64_t c = 0; c < panel->cols; c += piece_cols(plan)) {
+    int64_t cols = strip_most_cols(plan);
+    if (!plan->job->column) {
+        for (int64_t r = 0; r < panel->rows; r += plan->strip)
+            for (int64_t c = 0; c < panel->cols; c += cols)
+                run_piece(plan, &s, panel, c, r, &most);
+        return most;
+    }
+    for (int64_t c = 0; c < panel->cols; c += cols) {
         mpt_panel piece = *panel;
         piece.col += c;
-        piece.cols = least(piece_cols(plan), panel->cols - c);
-        for (int64_t r = 0; r < panel->rows; r += plan->strip) {
-            strip t = {.row = panel->row + r, .col = piece.col, .cols = piece.cols};
-            t.rows = least(plan->strip, panel->rows - r);
-            strip_load(plan, &t, loaded, false);
-            run_strip(plan, &s, t, &most);
-        }
+        piece.cols = least(cols, panel->cols - c);
+        for (int64_t r = 0; r < panel->rows; r += plan->strip)
+            run_piece(plan, &s, panel, c, r, &most);
         finish_columns(plan, &s, &piece);
     }
     return most;

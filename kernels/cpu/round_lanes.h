@@ -111,12 +111,30 @@ LANE lane_place v_placed(lane_format f, lane_kind kind, vf y, vi high, vi low) {
     return p;
 }
 
-LANE vi v_signed_code(lane_format f, vf y, vi code) {
-    if (f.twos) {
-        vi minus = v_minus(v_set(0), v_down(v_bits(y), 31));
-        return v_and(v_minus(v_xor(code, minus), minus), v_set(0xFF));
-    }
-    return v_or(code, v_and(v_down(v_bits(y), 31 - f.width), v_set(1u << f.width)));
+/* INT8's code from that of the magnitude. */
+LANE vi v_twos(vf y, vi code) {
+    vi minus = v_minus(v_set(0), v_down(v_bits(y), 31));
+    return v_and(v_minus(v_xor(code, minus), minus), v_set(0xFF));
+}
+
+/* Four vectors of codes of two bytes with their signs, low and high bytes apart. */
+LANE void v_store_pairs4(lane_format f, uint8_t *low, uint8_t *high, const vi code[4],
+                         const vf y[4]) {
+    vi c[4], byte = v_set(255);
+    EACH4(u)
+    c[u] = v_or(code[u], v_and(v_down(v_bits(y[u]), 31 - f.width), v_set(1u << f.width)));
+    v_store_bytes4(high, v_down(c[0], 8), v_down(c[1], 8), v_down(c[2], 8), v_down(c[3], 8));
+    v_store_bytes4(low, v_and(c[0], byte), v_and(c[1], byte), v_and(c[2], byte),
+                   v_and(c[3], byte));
+}
+
+/* Four vectors of codes with their signs, a byte each. */
+LANE void v_store_codes4(lane_format f, uint8_t *p, const vi code[4], const vf y[4]) {
+    if (f.twos)
+        v_store_bytes4(p, v_twos(y[0], code[0]), v_twos(y[1], code[1]), v_twos(y[2], code[2]),
+                       v_twos(y[3], code[3]));
+    else
+        v_store_signed4(p, code, y, f.width);
 }
 
 /* INT8 has one zero; the others keep its sign. */
@@ -126,15 +144,16 @@ LANE vf v_signed_value(lane_format f, vf y, vf value) {
     return v_float(v_or(v_bits(value), v_sign(y)));
 }
 
+/* The code of y's magnitude. */
 LANE vi v_code(lane_format f, lane_kind kind, vf y, vi high, vi low) {
     if (kind.rounding == MPT_ROUNDING_NEAREST) {
         vf a = v_min(v_abs(y), v_all(f.max));
         vf sum = v_add(a, v_magic(f, kind.format, a));
-        return v_signed_code(f, y, v_and(v_bits(sum), v_set((1u << f.width) - 1u)));
+        return v_and(v_bits(sum), v_set((1u << f.width) - 1u));
     }
     lane_place p = v_placed(f, kind, y, high, low);
     vi binades = v_minus(p.grid, v_set(f.lowest));
-    return v_signed_code(f, y, v_plus(p.n, v_down(binades, 23 - f.mantissa)));
+    return v_plus(p.n, v_down(binades, 23 - f.mantissa));
 }
 
 LANE vf v_value(lane_format f, lane_kind kind, vf y, vi high, vi low) {

@@ -102,7 +102,7 @@ LANE void count_loop(const mpt_quantize_plan *plan, mpt_quantize_line line, lane
 #define COUNT(FORMAT, ROUNDING, BY_LANE)                                                       \
     count_loop(plan, *line, (lane_kind){MPT_DTYPE_##FORMAT, MPT_ROUNDING_##ROUNDING}, BY_LANE)
 
-/* As ENCODE_FUNCTION of quantize_strip.h, with loops of fewer kinds. */
+/* As ENCODE_FUNCTION of strip_line.h, with loops of fewer kinds. */
 #define COUNT_FUNCTION(name, BY_LANE)                                                          \
     KERNEL static void name(const mpt_quantize_plan *plan, const mpt_quantize_line *line) {    \
         mpt_dtype format = plan->job->q->format;                                               \

@@ -10,16 +10,30 @@
 
 enum { STRIP_UNIT = 128 }; /* columns are padded with zeros to a multiple: of every block */
 
-/* Values of a few rows, at most MPT_PANEL_COLS columns of them, or of MPT_LINE_COLS columns of
- * one row. */
+/* Values of a few rows, at most strip_most_cols() columns of them. */
 typedef struct strip {
     const float *v;
     int64_t ld;
-    int64_t row, col; /* in the matrix */
+    const float *ahead; /* of the strip that comes next, in x, to be fetched; or NULL */
+    int64_t row, col;   /* in the matrix */
     int64_t rows, cols;
     int64_t width; /* cols padded; as many may be read from v, and rows in sixteens where some
                       are worked on together */
 } strip;
+
+/* Whether strips are walked row by row only, so that wide ones are read where they lie. */
+static bool strip_in_order(const mpt_quantize_plan *plan) {
+    return plan->strip == 1 || (!plan->job->column && !plan->job->q->hadamard.size &&
+                                plan->job->x && plan->strip <= 32);
+}
+
+/* Columns that are worked on together: wide strips fill a buffer as well as high ones. */
+static int64_t strip_most_cols(const mpt_quantize_plan *plan) {
+    if (!strip_in_order(plan))
+        return MPT_PANEL_COLS;
+    int64_t cols = MPT_PANEL_ROWS * MPT_PANEL_COLS / plan->strip;
+    return cols < MPT_LINE_COLS ? cols : MPT_LINE_COLS;
+}
 
 /* ---- load ---- */
 
@@ -48,20 +62,19 @@ KERNEL static void strip_load(const mpt_quantize_plan *plan, strip *t, float *bu
     int64_t rows = job->rows - t->row, cols = job->cols - t->col;
     int64_t whole = job->column ? (t->rows + 15) / 16 * 16 : t->rows;
     t->width = (t->cols + STRIP_UNIT - 1) / STRIP_UNIT * STRIP_UNIT;
-    bool in_order = plan->strip == 1 || plan->job->q->hadamard.size;
+    bool in_order = strip_in_order(plan) || plan->job->q->hadamard.size;
     if (!copy && in_order && job->x && cols >= t->width && rows >= whole) {
         t->v = job->x + t->row * job->cols + t->col;
         t->ld = job->cols;
         return;
     }
     t->v = buffer;
-    t->ld = MPT_PANEL_COLS;
+    t->ld = copy ? MPT_PANEL_COLS : strip_most_cols(plan);
     rows = rows < t->rows ? rows : t->rows;
     cols = cols < t->width ? cols : t->width;
     for (int64_t i = 0; i < whole; i++) {
         int64_t n = i < rows && cols > 0 ? cols : 0;
-        load_row(job, (t->row + i) * job->cols + t->col, n, t->width,
-                 buffer + i * MPT_PANEL_COLS);
+        load_row(job, (t->row + i) * job->cols + t->col, n, t->width, buffer + i * t->ld);
     }
 }
 
@@ -202,19 +215,30 @@ KERNEL static void column_max(const strip *t, int64_t r, int64_t rows, float *mo
     }
 }
 
+/* Of `block` neighbours, lane by lane. */
+LANE vi lanes_max(const float *v, int64_t block) {
+    vi m = v_bits(v_abs(v_load(v)));
+    UNROLL
+    for (int64_t j = LANES; j < block; j += LANES)
+        m = v_larger(m, v_bits(v_abs(v_load(v + j))));
+    return m;
+}
+
 /* Of each `block` neighbours of n values; most has room for whole vectors. */
 LANE void neighbour_max(const float *v, int64_t n, int64_t block, float *most) {
-    for (int64_t at = 0; at < n; at += LANES * block) {
-        vi m[LANES];
+    int64_t at = 0;
+    vi m[LANES];
+    for (; at + LANES * block <= n; at += LANES * block) {
         UNROLL
-        for (int i = 0; i < LANES; i++) {
-            m[i] = v_set(0);
-            if (at + i * block < n)
-                for (int64_t j = 0; j < block; j += LANES)
-                    m[i] = v_larger(m[i], v_bits(v_abs(v_load(v + at + i * block + j))));
-        }
+        for (int i = 0; i < LANES; i++)
+            m[i] = lanes_max(v + at + i * block, block);
         v_store(most + at / block, v_float(v_max_of_each(m)));
     }
+    if (at == n)
+        return;
+    for (int i = 0; i < LANES; i++)
+        m[i] = at + i * block < n ? lanes_max(v + at + i * block, block) : v_set(0);
+    v_store(most + at / block, v_float(v_max_of_each(m)));
 }
 
 KERNEL static void blocks_max(const float *v, int64_t n, int64_t block, float *most) {
@@ -224,6 +248,37 @@ KERNEL static void blocks_max(const float *v, int64_t n, int64_t block, float *m
         neighbour_max(v, n, 32, most);
     else
         neighbour_max(v, n, block, most);
+}
+
+/* Of squares of `block` over some rows from r on, which are read one after the other. */
+LANE void square_max_of(const strip *t, int64_t r, int64_t rows, int64_t block, float *most) {
+    _Alignas(64) float sofar[MPT_LINE_COLS]; /* a vector each block */
+    int64_t n = t->width / block;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t b = 0; b < n; b++) {
+            const float *v = t->v + (r + i) * t->ld + b * block;
+            vi m = lanes_max(v, block);
+            if (i)
+                m = v_larger(m, v_bits(v_load(sofar + b * LANES)));
+            v_store(sofar + b * LANES, v_float(m));
+        }
+    for (int64_t b = 0; b < n; b += LANES) {
+        vi m[LANES];
+        UNROLL
+        for (int i = 0; i < LANES; i++)
+            m[i] = b + i < n ? v_bits(v_load(sofar + (b + i) * LANES)) : v_set(0);
+        v_store(most + b, v_float(v_max_of_each(m)));
+    }
+}
+
+KERNEL static void square_max(const strip *t, int64_t r, int64_t rows, int64_t block,
+                              float *most) {
+    if (block == 16)
+        square_max_of(t, r, rows, 16, most);
+    else if (block == 32)
+        square_max_of(t, r, rows, 32, most);
+    else
+        square_max_of(t, r, rows, block, most);
 }
 
 KERNEL static bool is_finite(const float *most, int64_t n) {
@@ -313,7 +368,7 @@ KERNEL static uint64_t v_capped(const mpt_quantize_plan *plan, const float *amax
  * finite. */
 KERNEL static bool strip_scale(const mpt_quantize_plan *plan, const strip *t, int64_t r,
                                strip_scales *s) {
-    _Alignas(64) float most[MPT_PANEL_COLS], down[MPT_PANEL_COLS];
+    _Alignas(64) float most[MPT_PANEL_COLS];
     int64_t rows = plan->axis == MPT_AXIS_ROW ? 1 : plan->block;
     int64_t across = plan->axis == MPT_AXIS_COLUMN ? 1 : plan->block, n = t->width / across;
     rows = rows < t->rows - r ? rows : t->rows - r;
@@ -322,8 +377,7 @@ KERNEL static bool strip_scale(const mpt_quantize_plan *plan, const strip *t, in
     } else if (plan->axis == MPT_AXIS_COLUMN) {
         column_max(t, r, rows, most);
     } else {
-        column_max(t, r, rows, down);
-        blocks_max(down, t->width, across, most);
+        square_max(t, r, rows, across, most);
     }
     s->shift = log2_of((int)across);
     bool choose = plan->job->q->scale_rule.kind == MPT_RULE_FOUR_OVER_SIX;
