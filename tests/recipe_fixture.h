@@ -114,4 +114,24 @@ static inline void fixture_resolve(fixture *f, int phase) {
 
 #define assert_message(ctx, text) assert_string_equal(mpt_ctx_error(ctx)->message, (text))
 
+/* Resolves a recipe of one rule and compares the message. */
+static inline void fixture_expect(const mpt_rule_desc *rule, const char *message) {
+    fixture f;
+    fixture_open(&f);
+    mpt_rule_desc desc = *rule;
+    desc.size = sizeof desc;
+    desc.file = "r.lua";
+    desc.line = 5;
+    mpt_status status = mpt_recipe_add_rule(f.recipe, &desc);
+    if (status == MPT_OK)
+        status = mpt_recipe_freeze(f.recipe);
+    if (status == MPT_OK)
+        status = fixture_try_resolve(&f, 0);
+    assert_int_equal(status, MPT_INVALID);
+    assert_message(f.ctx, message);
+    fixture_close(&f);
+}
+
+#define RULE(...) (&(const mpt_rule_desc){__VA_ARGS__})
+
 #endif

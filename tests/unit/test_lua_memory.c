@@ -2,31 +2,9 @@
  * is lost, and nothing but "out of memory" is said. */
 #include "lua_test.h"
 
-#include <stdlib.h>
-
+#include "allowance.h"
 #include "graph/nn.h"
 #include "lua/bind/expression.h"
-
-typedef struct allowance {
-    long left;
-    long live;
-} allowance;
-
-static void *limited_alloc(void *ud, void *ptr, size_t old_size, size_t new_size) {
-    allowance *a = ud;
-    if (new_size == 0) {
-        a->live -= ptr != NULL;
-        free(ptr);
-        return NULL;
-    }
-    if (a->left == 0)
-        return NULL;
-    if (new_size > old_size || !ptr)
-        a->left--;
-    void *fresh = realloc(ptr, new_size);
-    a->live += !ptr;
-    return fresh;
-}
 
 static void test_load_when_allocations_fail_then_nothing_leaks(void **state) {
     (void)state;
@@ -43,13 +21,9 @@ static void test_load_when_allocations_fail_then_nothing_leaks(void **state) {
         "return derive(base, { name = 'swept', allow = { 'no-clip' } })";
     long n = 0;
     for (;; n++) {
-        allowance a = {.left = 1};
-        mpt_ctx_options options = MPT_CTX_OPTIONS_INIT;
-        mpt_ctx *ctx;
+        allowance a;
+        mpt_ctx *ctx = allowance_context(&a, 1);
         mpt_recipe *recipe = NULL;
-        options.alloc = limited_alloc;
-        options.alloc_ud = &a;
-        assert_int_equal(mpt_ctx_create(&options, &ctx), MPT_OK);
         a.left = n;
         mpt_status status =
             mpt_recipe_load_string(ctx, "r.lua", text, sizeof text - 1, NULL, &recipe);
@@ -88,13 +62,9 @@ static void test_model_when_allocations_fail_then_it_can_be_drawn_again(void **s
     static const char text[] =
         "return recipe { model = require 'models.mlp' 'tiny', precision = { rules = {\n"
         "  rule { 'linear', use = bf16, where = function(l) return l.block == 0 end } } } }";
-    allowance a = {.left = -1};
-    mpt_ctx_options options = MPT_CTX_OPTIONS_INIT;
-    mpt_ctx *ctx;
+    allowance a;
+    mpt_ctx *ctx = allowance_context(&a, -1);
     mpt_recipe *recipe;
-    options.alloc = limited_alloc;
-    options.alloc_ud = &a;
-    assert_int_equal(mpt_ctx_create(&options, &ctx), MPT_OK);
     assert_mpt_ok(ctx,
                   mpt_recipe_load_string(ctx, "r.lua", text, sizeof text - 1, NULL, &recipe));
     long n = 0;
@@ -115,12 +85,8 @@ static void test_model_when_allocations_fail_then_it_can_be_drawn_again(void **s
 
 static void test_expression_when_allocations_fail_then_nothing_leaks(void **state) {
     (void)state;
-    allowance a = {.left = -1};
-    mpt_ctx_options options = MPT_CTX_OPTIONS_INIT;
-    mpt_ctx *ctx;
-    options.alloc = limited_alloc;
-    options.alloc_ud = &a;
-    assert_int_equal(mpt_ctx_create(&options, &ctx), MPT_OK);
+    allowance a;
+    mpt_ctx *ctx = allowance_context(&a, -1);
     long n = 0;
     for (;; n++) {
         mpt_quantizer q;

@@ -226,46 +226,30 @@ static void test_validate_when_a_struct_is_odd_then_refused(void **state) {
 
 /* ---- in a recipe ---- */
 
-static void expect(const mpt_rule_desc *rule, const char *message) {
-    fixture f;
-    fixture_open(&f);
-    mpt_rule_desc desc = *rule;
-    desc.size = sizeof desc;
-    desc.file = "r.lua";
-    desc.line = 5;
-    mpt_status status = mpt_recipe_add_rule(f.recipe, &desc);
-    if (status == MPT_OK)
-        status = mpt_recipe_freeze(f.recipe);
-    if (status == MPT_OK)
-        status = fixture_try_resolve(&f, 0);
-    assert_int_equal(status, MPT_INVALID);
-    assert_message(f.ctx, message);
-    fixture_close(&f);
-}
-
-#define RULE(...) (&(const mpt_rule_desc){__VA_ARGS__})
-
 static void test_host_when_a_text_is_refused_then_the_field_path_is_told(void **state) {
     (void)state;
     const mpt_set output[] = {{"output", "tf32"}};
-    expect(
+    fixture_expect(
         RULE(.selector = "linear", .use = "mxfp8 scale_rule=nearest"),
         "r.lua:5: precision.rules[1].use.scale_rule: scales in e8m0 are powers of two, which "
         "it does not give; take \"up\", \"floor\", \"ceil\" or \"even\"");
-    expect(RULE(.selector = "linear", .use = "mxfp8 scale_rule=up scale_rule.error=mse"),
-           "r.lua:5: precision.rules[1].use.scale_rule: has no fields of its own; set it as a "
-           "whole");
-    expect(RULE(.selector = "linear", .use = "e4m3 scale.history=16"),
-           "r.lua:5: precision.rules[1].use.scale: no field 'history'; current has none");
-    expect(RULE(.selector = "linear", .words = output, .n_words = 1),
-           "r.lua:5: precision.rules[1].use.output: no output 'tf32'; tf32 is for operands of "
-           "linear layers only; take fp32, bf16 or fp16");
-    expect(
+    fixture_expect(
+        RULE(.selector = "linear", .use = "mxfp8 scale_rule=up scale_rule.error=mse"),
+        "r.lua:5: precision.rules[1].use.scale_rule: has no fields of its own; set it as a "
+        "whole");
+    fixture_expect(
+        RULE(.selector = "linear", .use = "e4m3 scale.history=16"),
+        "r.lua:5: precision.rules[1].use.scale: no field 'history'; current has none");
+    fixture_expect(
+        RULE(.selector = "linear", .words = output, .n_words = 1),
+        "r.lua:5: precision.rules[1].use.output: no output 'tf32'; tf32 is for operands of "
+        "linear layers only; take fp32, bf16 or fp16");
+    fixture_expect(
         RULE(.selector = "norm", .use = "tf32"),
         "r.lua:5: precision.rules[1].use: norm layers cannot compute in tf32; use fp32, bf16 "
         "or fp16 for them");
-    expect(RULE(.selector = "linear", .use = "e8m0"),
-           "r.lua:5: precision.rules[1].use: no format 'e8m0'; did you mean 'e4m3'?");
+    fixture_expect(RULE(.selector = "linear", .use = "e8m0"),
+                   "r.lua:5: precision.rules[1].use: no format 'e8m0'; did you mean 'e4m3'?");
 }
 
 static void test_cascade_when_a_rule_spoils_another_then_the_layer_is_named(void **state) {
@@ -303,9 +287,10 @@ static void test_rotation_when_seeds_differ_then_refused(void **state) {
     const mpt_set words[] = {
         {"wgrad.x", "nvfp4 hadamard.size=16 hadamard.signs=random hadamard.seed=1"},
         {"wgrad.dy", "nvfp4 hadamard.size=16 hadamard.signs=random hadamard.seed=2"}};
-    expect(RULE(.selector = "linear", .words = words, .n_words = 2),
-           "r.lua:5: layers.0.attn.qkv.wgrad.hadamard: the two operands are not rotated alike; "
-           "set it on both: wgrad = { hadamard = hadamard{...} }");
+    fixture_expect(
+        RULE(.selector = "linear", .words = words, .n_words = 2),
+        "r.lua:5: layers.0.attn.qkv.wgrad.hadamard: the two operands are not rotated alike; "
+        "set it on both: wgrad = { hadamard = hadamard{...} }");
 }
 
 static const struct CMUnitTest cases[] = {

@@ -2,28 +2,9 @@
  * memory nor a file, and nothing but "out of memory" is said. */
 #include "mpt_test.h"
 
+#include "allowance.h"
 #include "io/safetensors.h"
 #include "safetensors_file.h"
-
-typedef struct allowance {
-    long left;
-    long live;
-} allowance;
-
-static void *limited_alloc(void *ud, void *ptr, size_t old_size, size_t new_size) {
-    allowance *a = ud;
-    (void)old_size;
-    if (new_size == 0) {
-        a->live -= ptr != NULL;
-        free(ptr);
-        return NULL;
-    }
-    if (a->left == 0)
-        return NULL;
-    a->left--;
-    a->live++;
-    return malloc(new_size);
-}
 
 typedef mpt_status action(mpt_ctx *ctx, const folder *f);
 
@@ -31,12 +12,8 @@ typedef mpt_status action(mpt_ctx *ctx, const folder *f);
  * failure must leave `files` files in the folder. */
 static long sweep(action *run, const folder *f, int files) {
     for (long n = 0;; n++) {
-        allowance a = {.left = 1};
-        mpt_ctx_options options = MPT_CTX_OPTIONS_INIT;
-        mpt_ctx *ctx;
-        options.alloc = limited_alloc;
-        options.alloc_ud = &a;
-        assert_int_equal(mpt_ctx_create(&options, &ctx), MPT_OK);
+        allowance a;
+        mpt_ctx *ctx = allowance_context(&a, 1);
         a.left = n;
         mpt_status status = run(ctx, f);
         assert_int_equal(mpt_ctx_memory(ctx).live_bytes, 0);

@@ -4,27 +4,8 @@
 
 #include <jansson.h>
 
+#include "allowance.h"
 #include "writers.h"
-
-typedef struct allowance {
-    long left, live;
-} allowance;
-
-static void *limited_alloc(void *ud, void *ptr, size_t old_size, size_t new_size) {
-    allowance *a = ud;
-    if (new_size == 0) {
-        a->live -= ptr != NULL;
-        free(ptr);
-        return NULL;
-    }
-    if (a->left == 0)
-        return NULL;
-    if (new_size > old_size || !ptr)
-        a->left--;
-    void *fresh = realloc(ptr, new_size);
-    a->live += !ptr;
-    return fresh;
-}
 
 typedef mpt_status (*public_call)(mpt_ctx *ctx, const folder *f);
 
@@ -32,12 +13,8 @@ typedef mpt_status (*public_call)(mpt_ctx *ctx, const folder *f);
  * and leave nothing behind. Gives how often it failed. */
 static long sweep(public_call call, const folder *f) {
     for (long n = 0;; n++) {
-        allowance a = {.left = 1};
-        mpt_ctx_options options = MPT_CTX_OPTIONS_INIT;
-        mpt_ctx *ctx;
-        options.alloc = limited_alloc;
-        options.alloc_ud = &a;
-        assert_int_equal(mpt_ctx_create(&options, &ctx), MPT_OK);
+        allowance a;
+        mpt_ctx *ctx = allowance_context(&a, 1);
         a.left = n;
         mpt_status status = call(ctx, f);
         if (status != MPT_OK && status != MPT_OUT_OF_MEMORY)
