@@ -2,7 +2,8 @@
 std = "lua54"
 max_line_length = 130
 files["recipes"].read_globals = {
-  "fp32", "bf16", "fp16", "e4m3", "e5m2", "nvfp4",
+  "fp32", "tf32", "bf16", "fp16", "e4m3", "e5m2", "e5m6", "e3m2", "e2m3", "e2m1", "int8", "e8m0",
+  "mxfp8", "mxfp6", "mxfp4", "nvfp4", "fp8_block", "current", "delayed", "four_over_six",
   "hadamard", "gemm", "rule", "phase", "recipe", "derive", "replace",
   "first", "last", "range", "every", "last_fraction", "only",
   "adamw", "sgd", "constant", "linear", "cosine", "wsd", "static", "text", "synthetic",

@@ -17,6 +17,13 @@
 #else
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
+/* The same where the length is constant in some copies of the loop only, which clang wants to
+ * hear nothing about. */
+#if defined(__clang__)
+#define UNROLL_WHERE_KNOWN
+#else
+#define UNROLL_WHERE_KNOWN UNROLL
+#endif
 #define EACH4(u) UNROLL for (int u = 0; u < 4; u++)
 
 LANE vf v_abs(vf x) {

@@ -218,7 +218,7 @@ KERNEL static void column_max(const strip *t, int64_t r, int64_t rows, float *mo
 /* Of `block` neighbours, lane by lane. */
 LANE vi lanes_max(const float *v, int64_t block) {
     vi m = v_bits(v_abs(v_load(v)));
-    UNROLL
+    UNROLL_WHERE_KNOWN
     for (int64_t j = LANES; j < block; j += LANES)
         m = v_larger(m, v_bits(v_abs(v_load(v + j))));
     return m;
