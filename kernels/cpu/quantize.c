@@ -7,7 +7,10 @@
  */
 #include "kernels/cpu/quantize.h"
 
-enum { SMALL = 16384 }; /* values: below it one thread is faster */
+enum {
+    SMALL = 16384, /* values: below it one thread is faster */
+    PANELS = 128   /* that a large matrix is cut into at least, for the threads to share */
+};
 
 mpt_quantize_level mpt_quantize_best_level(void) {
 #if defined(__x86_64__)
@@ -38,14 +41,19 @@ typedef struct cut {
     int64_t rows, cols;             /* of the matrix */
     int64_t panel_rows, panel_cols; /* multiples of what the kernels ask for */
     int64_t across, count;          /* panels in a row of them, and in all */
+    bool back;                      /* the last one comes first */
 } cut;
 
-/* Row copies are read in the order of memory, about 16 Ki values a panel; column copies by
- * panels of whole lines of codes. */
+/* Row copies are read in the order of memory; a panel of a large matrix is so long that it
+ * matters little that nothing fetches its first values ahead. Column copies are read by panels
+ * of whole lines of codes. */
 static cut cut_of(const mpt_quantize_plan *plan, bool panels) {
-    cut c = {plan->rows, plan->cols, MPT_PANEL_ROWS, MPT_PANEL_COLS, 0, 0};
+    cut c = {plan->rows, plan->cols, MPT_PANEL_ROWS, MPT_PANEL_COLS, 0, 0, false};
     if (!panels) {
-        int64_t rows = SMALL / (plan->cols + 1) / plan->strip * plan->strip;
+        int64_t values = plan->rows * plan->cols / PANELS;
+        values = values > SMALL ? values : SMALL;
+        values = values < 8 * SMALL ? values : 8 * SMALL;
+        int64_t rows = values / (plan->cols + 1) / plan->strip * plan->strip;
         c.panel_rows = rows > plan->strip ? rows : plan->strip;
         c.panel_cols = plan->cols ? plan->cols : 1;
     }
@@ -54,7 +62,15 @@ static cut cut_of(const mpt_quantize_plan *plan, bool panels) {
     return c;
 }
 
+/* The same from the end on: after a pass over the matrix its last part is still in a cache. */
+static cut cut_back(const mpt_quantize_plan *plan, bool panels) {
+    cut c = cut_of(plan, panels);
+    c.back = true;
+    return c;
+}
+
 static mpt_panel panel_at(const cut *c, int64_t i) {
+    i = c->back ? c->count - 1 - i : i;
     mpt_panel p = {i / c->across * c->panel_rows, i % c->across * c->panel_cols, c->panel_rows,
                    c->panel_cols};
     p.rows = p.rows < c->rows - p.row ? p.rows : c->rows - p.row;
@@ -68,8 +84,7 @@ static mpt_panel panel_at(const cut *c, int64_t i) {
 
 typedef mpt_quantize_amax panel_fn(const mpt_quantize_plan *plan, const mpt_panel *panel);
 
-static mpt_quantize_amax each_panel(const mpt_quantize_plan *plan, panel_fn *run, bool panels) {
-    cut c = cut_of(plan, panels);
+static mpt_quantize_amax each_panel(const mpt_quantize_plan *plan, panel_fn *run, cut c) {
     mpt_quantize_amax seen = {0, false, false};
 #pragma omp parallel for schedule(dynamic) reduction(see : seen) if (c.rows * c.cols > SMALL)
     for (int64_t i = 0; i < c.count; i++) {
@@ -130,7 +145,7 @@ static mpt_quantize_amax make_all(const mpt_quantize_kernels *kernels,
     plan->kernels = kernels;
     mpt_quantize_plan_restore(plan);
     return plan->job->counts ? count_panels(plan, run)
-                             : each_panel(plan, run, plan->job->column);
+                             : each_panel(plan, run, cut_back(plan, plan->job->column));
 }
 
 /* ---- one copy ---- */
@@ -165,7 +180,7 @@ static bool is_round(const mpt_quantize_job *job) {
 static void two_passes(const mpt_quantize_kernels *kernels, mpt_quantize_plan *plan) {
     mpt_quantize_amax seen = {0, false, false};
     if (mpt_quantize_needs_amax(plan->job)) {
-        seen = each_panel(plan, kernels->amax, false);
+        seen = each_panel(plan, kernels->amax, cut_of(plan, false));
         plan->finite = !seen.inf && !seen.nan;
     }
     settle(plan, seen);
@@ -236,11 +251,11 @@ static void amax_of_both(const mpt_quantize_kernels *kernels, mpt_quantize_plan 
         seen[0] = row;
         seen[1] = col;
     } else if (needs[0]) {
-        seen[0] = each_panel(plan[0], kernels->amax, false);
+        seen[0] = each_panel(plan[0], kernels->amax, cut_of(plan[0], false));
         if (needs[1])
             seen[1] = seen[0];
     } else if (needs[1]) {
-        seen[1] = each_panel(plan[1], kernels->amax, false);
+        seen[1] = each_panel(plan[1], kernels->amax, cut_of(plan[1], false));
     }
     for (int i = 0; i < 2; i++)
         plan[i]->finite = needs[i] && !seen[i].inf && !seen[i].nan;
@@ -252,6 +267,7 @@ static void run_both(const mpt_quantize_kernels *kernels, mpt_quantize_plan *pla
     for (int i = 0; i < 2; i++)
         plan[i]->tensor = mpt_quantize_tensor_scale(plan[i]->job, before[i]);
     cut c = cut_of_both(plan[0], plan[1], true);
+    c.back = true;
 #pragma omp parallel for schedule(dynamic) reduction(see                                       \
                                                      : row, col) if (c.rows * c.cols > SMALL)
     for (int64_t i = 0; i < c.count; i++) {

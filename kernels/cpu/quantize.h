@@ -126,7 +126,9 @@ typedef struct mpt_quantize_line {
     float *value;                 /* NULL: not wanted */
     uint8_t *code;                /* NULL: not wanted; a byte each */
     uint8_t *code_high;           /* the upper byte of codes that take two, else NULL */
-    uint8_t *packed; /* instead, codes of four bits, two a byte; `code` is scratch */
+    uint8_t *packed;    /* instead, codes of four bits, two a byte; `code` is scratch */
+    const char *ahead;  /* what is read after it, or NULL */
+    int64_t ahead_size; /* bytes of its values */
     int64_t n;
     int64_t cols; /* of n: what lies beyond is padding, and not counted */
     int64_t row;  /* of memory */

@@ -158,6 +158,8 @@ KERNEL static void run_line(const mpt_quantize_plan *plan, side *s, const strip 
     int64_t row = t->row + r, values = plan->decoded_cols - t->col;
     mpt_quantize_line line = {
         .v = t->v + r * t->ld, .n = t->width, .cols = t->cols, .row = row};
+    line.ahead = t->ahead ? t->ahead + r * t->ahead_ld : NULL;
+    line.ahead_size = t->ahead_size;
     line.encode = s->scales.encode;
     line.decode = s->scales.decode;
     line.shift = s->scales.shift;
@@ -202,7 +204,9 @@ KERNEL static void run_strip(const mpt_quantize_plan *plan, side *s, strip t,
     for (int64_t r = 0; r < t.rows; r++) {
         if (plan->axis == MPT_AXIS_ONE && r == 0) {
             if (!plan->finite) {
-                mpt_quantize_amax most = strip_amax(&t);
+                strip here = t;
+                here.ahead = NULL; /* the codes' loop has more time to fetch in */
+                mpt_quantize_amax most = strip_amax(&here);
                 mpt_quantize_amax_merge(seen, most);
                 bad = most.inf || most.nan;
             }
@@ -294,10 +298,6 @@ KERNEL static void finish_columns(const mpt_quantize_plan *plan, side *s,
 
 /* ---- panels ---- */
 
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 KERNEL static mpt_quantize_amax panel_amax(const mpt_quantize_plan *plan,
                                            const mpt_panel *panel) {
     _Alignas(64) float loaded[MPT_PANEL_ROWS * MPT_PANEL_COLS],
@@ -313,9 +313,7 @@ KERNEL static mpt_quantize_amax panel_amax(const mpt_quantize_plan *plan,
     }
     for (int64_t r = 0; r < panel->rows; r += plan->strip)
         for (int64_t c = 0; c < panel->cols; c += strip_most_cols(plan)) {
-            strip t = {.row = panel->row + r, .col = panel->col + c};
-            t.rows = least(plan->strip, panel->rows - r);
-            t.cols = least(strip_most_cols(plan), panel->cols - c);
+            strip t = strip_at(plan, panel, c, r);
             strip_load(plan, &t, loaded, false);
             mpt_quantize_amax_merge(&most, strip_rotated_amax(plan, &t, rotated));
         }
@@ -326,9 +324,7 @@ KERNEL static mpt_quantize_amax panel_amax(const mpt_quantize_plan *plan,
 KERNEL static void run_piece(const mpt_quantize_plan *plan, side *s, const mpt_panel *panel,
                              int64_t c, int64_t r, mpt_quantize_amax *most) {
     _Alignas(64) float loaded[MPT_PANEL_ROWS * MPT_PANEL_COLS];
-    strip t = {.row = panel->row + r, .col = panel->col + c};
-    t.rows = least(plan->strip, panel->rows - r);
-    t.cols = least(strip_most_cols(plan), panel->cols - c);
+    strip t = strip_at(plan, panel, c, r);
     strip_load(plan, &t, loaded, false);
     run_strip(plan, s, t, most);
 }

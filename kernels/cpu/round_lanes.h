@@ -26,6 +26,14 @@
 #endif
 #define EACH4(u) UNROLL for (int u = 0; u < 4; u++)
 
+/* Asks for four vectors of values of `size` bytes that will be read soon, by their lines of 64
+ * bytes; one of smaller values is asked for twice. */
+LANE void v_fetch4(const char *p, int64_t size) {
+    UNROLL
+    for (int i = 0; i < 4 * LANES; i += 16)
+        __builtin_prefetch(p + i * size);
+}
+
 LANE vf v_abs(vf x) {
     return v_float(v_and(v_bits(x), v_set(MPT_ABS_BITS)));
 }

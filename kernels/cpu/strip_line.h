@@ -35,6 +35,8 @@ LANE void encode_loop(const mpt_quantize_plan *plan, mpt_quantize_line line, lan
     lane_format f = v_format(plan, loop.kind.format);
     bool random = loop.kind.rounding == MPT_ROUNDING_STOCHASTIC;
     for (int64_t i = 0; i < line.n; i += 4 * LANES) {
+        if (line.ahead)
+            v_fetch4(line.ahead + i * line.ahead_size, line.ahead_size);
         vi code[4];
         vf y[4], encode[4], decode[4];
         line_factors(line.encode, i, &line, loop.by_lane, encode);

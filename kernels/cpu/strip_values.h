@@ -1,204 +1,11 @@
-/* The values of a strip on their way to codes: load, rotate, largest magnitudes, scales.
+/* What the values of a strip are on their way to codes: largest magnitudes, then scales.
  *
  * Part of quantize_strip.h, over the words of lanes_*.h. */
 #ifndef MPT_KERNELS_CPU_STRIP_VALUES_H
 #define MPT_KERNELS_CPU_STRIP_VALUES_H
 
-#include <string.h>
-
 #include "kernels/cpu/strip_choice.h"
-
-enum { STRIP_UNIT = 128 }; /* columns are padded with zeros to a multiple: of every block */
-
-/* Values of a few rows, at most strip_most_cols() columns of them. */
-typedef struct strip {
-    const float *v;
-    int64_t ld;
-    const float *ahead; /* of the strip that comes next, in x, to be fetched; or NULL */
-    int64_t row, col;   /* in the matrix */
-    int64_t rows, cols;
-    int64_t width; /* cols padded; as many may be read from v, and rows in sixteens where some
-                      are worked on together */
-} strip;
-
-/* Whether strips are walked row by row only, so that wide ones are read where they lie. */
-static bool strip_in_order(const mpt_quantize_plan *plan) {
-    return plan->strip == 1 || (!plan->job->column && !plan->job->q->hadamard.size &&
-                                plan->job->x && plan->strip <= 32);
-}
-
-/* Columns that are worked on together: wide strips fill a buffer as well as high ones. */
-static int64_t strip_most_cols(const mpt_quantize_plan *plan) {
-    if (!strip_in_order(plan))
-        return MPT_PANEL_COLS;
-    int64_t cols = MPT_PANEL_ROWS * MPT_PANEL_COLS / plan->strip;
-    return cols < MPT_LINE_COLS ? cols : MPT_LINE_COLS;
-}
-
-/* ---- load ---- */
-
-KERNEL static void load_row(const mpt_quantize_job *job, int64_t at, int64_t n, int64_t width,
-                            float *to) {
-    if (job->x_bf16) {
-        const uint16_t *from = job->x_bf16 + at;
-        int64_t i = 0;
-        for (; i + LANES <= n; i += LANES)
-            v_store(to + i, v_float(v_up(v_load_halves(from + i), 16)));
-        for (; i < n; i++)
-            to[i] = mpt_bits_float((uint32_t)from[i] << 16);
-    } else {
-        memcpy(to, job->x + at, (size_t)n * sizeof *to);
-    }
-    if (n < width)
-        memset(to + n, 0, (size_t)(width - n) * sizeof *to);
-}
-
-/* Gives the strip its values. They are read where they are if they are floats, whole, and
- * looked at only once, or in the order of memory: rows that are a power of two apart throw each
- * other out of the cache. Else, and where `copy` says so, from `buffer`. */
-KERNEL static void strip_load(const mpt_quantize_plan *plan, strip *t, float *buffer,
-                              bool copy) {
-    const mpt_quantize_job *job = plan->job;
-    int64_t rows = job->rows - t->row, cols = job->cols - t->col;
-    int64_t whole = job->column ? (t->rows + 15) / 16 * 16 : t->rows;
-    t->width = (t->cols + STRIP_UNIT - 1) / STRIP_UNIT * STRIP_UNIT;
-    bool in_order = strip_in_order(plan) || plan->job->q->hadamard.size;
-    if (!copy && in_order && job->x && cols >= t->width && rows >= whole) {
-        t->v = job->x + t->row * job->cols + t->col;
-        t->ld = job->cols;
-        return;
-    }
-    t->v = buffer;
-    t->ld = copy ? MPT_PANEL_COLS : strip_most_cols(plan);
-    rows = rows < t->rows ? rows : t->rows;
-    cols = cols < t->width ? cols : t->width;
-    for (int64_t i = 0; i < whole; i++) {
-        int64_t n = i < rows && cols > 0 ? cols : 0;
-        load_row(job, (t->row + i) * job->cols + t->col, n, t->width, buffer + i * t->ld);
-    }
-}
-
-/* ---- rotate ---- */
-
-/* The last step: what is quantized, or, unfinished, what its order can be told by. */
-LANE vf rotated(const mpt_quantize_plan *plan, vf x, bool finish) {
-    if (!finish)
-        return x;
-    x = v_mul(x, v_all(mpt_hadamard_factor(plan->job->q->hadamard.size)));
-    return mpt_quantize_is_bf16(plan->job) ? v_round_bf16(x) : x;
-}
-
-/* Sixteen rows: butterflies of width 1, 2 ... `last`. */
-LANE void butterflies16(vf v[16], int last) {
-    UNROLL
-    for (int h = 1; h <= last; h *= 2) {
-        UNROLL
-        for (int i = 0; i < 16; i++)
-            if (!(i & h)) {
-                vf a = v[i], b = v[i + h];
-                v[i] = v_add(a, b);
-                v[i + h] = v_sub(a, b);
-            }
-    }
-}
-
-LANE void rotate16(const mpt_quantize_plan *plan, const strip *t, int64_t r, float *to,
-                   int last, bool finish) {
-    const uint32_t *signs = plan->signs + r;
-    for (int64_t j = 0; j < t->width; j += LANES) {
-        vf v[16];
-        UNROLL
-        for (int i = 0; i < 16; i++)
-            v[i] = v_float(v_xor(v_bits(v_load(t->v + (r + i) * t->ld + j)), v_set(signs[i])));
-        butterflies16(v, last);
-        UNROLL
-        for (int i = 0; i < 16; i++)
-            v_store(to + (r + i) * MPT_PANEL_COLS + j, rotated(plan, v[i], finish));
-    }
-}
-
-/* Butterflies between rows that are sixteen or more apart, in place. */
-KERNEL static void rotate_far(const mpt_quantize_plan *plan, const strip *t, float *to,
-                              bool finish) {
-    int n = plan->job->q->hadamard.size;
-    for (int h = 16; h < n; h *= 2)
-        for (int64_t i = 0; i < t->rows; i++) {
-            if (i & h)
-                continue;
-            float *up = to + i * MPT_PANEL_COLS, *down = up + h * MPT_PANEL_COLS;
-            bool done = finish && 2 * h == n;
-            for (int64_t j = 0; j < t->width; j += LANES) {
-                vf a = v_load(up + j), b = v_load(down + j);
-                v_store(up + j, rotated(plan, v_add(a, b), done));
-                v_store(down + j, rotated(plan, v_sub(a, b), done));
-            }
-        }
-}
-
-/* Down the columns. */
-KERNEL static void rotate_down(const mpt_quantize_plan *plan, const strip *t, float *to,
-                               bool finish) {
-    int n = plan->job->q->hadamard.size;
-    for (int64_t r = 0; r < t->rows; r += 16) {
-        if (n == 16 && finish)
-            rotate16(plan, t, r, to, 8, true);
-        else if (n >= 16)
-            rotate16(plan, t, r, to, 8, false);
-        else if (n == 8)
-            rotate16(plan, t, r, to, 4, finish);
-        else if (n == 4)
-            rotate16(plan, t, r, to, 2, finish);
-        else
-            rotate16(plan, t, r, to, 1, finish);
-    }
-    if (n > 16)
-        rotate_far(plan, t, to, finish);
-}
-
-LANE vf butterfly_within(vf x, int n) {
-    if (n > 1)
-        x = v_butterfly(x, 1);
-    if (n > 2)
-        x = v_butterfly(x, 2);
-    if (LANES > 4 && n > 4)
-        x = v_butterfly(x, 4);
-    if (LANES > 8 && n > 8)
-        x = v_butterfly(x, 8);
-    return x;
-}
-
-/* Along the row: within vectors first, then between them. */
-KERNEL static void rotate_along(const mpt_quantize_plan *plan, const strip *t, float *to,
-                                bool finish) {
-    int n = plan->job->q->hadamard.size;
-    for (int64_t r = 0; r < t->rows; r++) {
-        float *row = to + r * MPT_PANEL_COLS;
-        for (int64_t j = 0; j < t->width; j += LANES) {
-            vi signs = v_load_bits(plan->signs + j % MPT_HADAMARD_MAX);
-            vf x = v_float(v_xor(v_bits(v_load(t->v + r * t->ld + j)), signs));
-            v_store(row + j, rotated(plan, butterfly_within(x, n), finish && n <= LANES));
-        }
-        for (int h = LANES; h < n; h *= 2)
-            for (int64_t j = 0; j < t->width; j += LANES) {
-                if (j & h)
-                    continue;
-                vf a = v_load(row + j), b = v_load(row + j + h);
-                v_store(row + j, rotated(plan, v_add(a, b), finish && 2 * h == n));
-                v_store(row + j + h, rotated(plan, v_sub(a, b), finish && 2 * h == n));
-            }
-    }
-}
-
-/* The strip's values become rotated ones, in `to`. */
-KERNEL static void strip_rotate(const mpt_quantize_plan *plan, strip *t, float *to,
-                                bool finish) {
-    if (plan->job->column)
-        rotate_down(plan, t, to, finish);
-    else
-        rotate_along(plan, t, to, finish);
-    t->v = to;
-    t->ld = MPT_PANEL_COLS;
-}
+#include "kernels/cpu/strip_rotate.h"
 
 /* ---- largest magnitudes ---- */
 
@@ -291,9 +98,12 @@ KERNEL static bool is_finite(const float *most, int64_t n) {
 KERNEL static mpt_quantize_amax strip_amax(const strip *t) {
     vi m[4] = {v_set(0), v_set(0), v_set(0), v_set(0)};
     for (int64_t i = 0; i < t->rows; i++)
-        for (int64_t j = 0; j < t->width; j += 4 * LANES)
+        for (int64_t j = 0; j < t->width; j += 4 * LANES) {
+            if (t->ahead)
+                v_fetch4(t->ahead + i * t->ahead_ld + j * t->ahead_size, t->ahead_size);
             EACH4(u)
-    m[u] = v_larger(m[u], v_bits(v_abs(v_load(t->v + i * t->ld + j + u * LANES))));
+            m[u] = v_larger(m[u], v_bits(v_abs(v_load(t->v + i * t->ld + j + u * LANES))));
+        }
     uint32_t lane[LANES], most = 0;
     v_store_bits(lane, v_larger(v_larger(m[0], m[1]), v_larger(m[2], m[3])));
     for (int i = 0; i < LANES; i++)
