@@ -9,3 +9,4 @@ files["recipes"].read_globals = {
   "adamw", "sgd", "constant", "linear", "cosine", "wsd", "static", "text", "synthetic",
 }
 files["models"].read_globals = { "model" }
+files["tests/lua"].read_globals = files["recipes"].read_globals
