@@ -90,6 +90,12 @@ return model {
       heads = 4, kv_heads = 2, head_dim = 16,
       mamba_heads = 8, mamba_head_dim = 16, state = 16, groups = 2, conv_kernel = 4,
     },
+    -- The same 52 blocks, narrow.
+    ["8b_proxy"] = {
+      pattern = pattern_8b, hidden_size = 64, intermediate_size = 256,
+      heads = 4, kv_heads = 2, head_dim = 16,
+      mamba_heads = 8, mamba_head_dim = 16, state = 16, groups = 2, conv_kernel = 4,
+    },
   },
   graph = graph,
 }

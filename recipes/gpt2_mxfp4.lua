@@ -1,19 +1,13 @@
 -- recipes/gpt2_mxfp4.lua
--- MXFP4 backward over a BF16 forward, after arXiv 2502.20586: both operands of both backward
--- products are rotated 64 elements at a time with random signs and rounded stochastically. The
--- scales here are rounded up, so that no element saturates and no factor of 3/4 is needed.
-local four_bit = mxfp4 {
-  rounding = "stochastic",
-  hadamard = hadamard { size = 64, signs = "random" },
-}
-
+-- MXFP4 in all three products with scales rounded up, so that nothing saturates (arXiv
+-- 2509.25149, appendix B, on its MXFP4 runs); gradients are rounded stochastically.
 return derive(require "recipes.gpt2_base", {
   name = "gpt2_mxfp4",
   precision = {
     rules = {
-      rule { "linear", use = bf16 },
-      rule { "linear", gemms = {"dgrad", "wgrad"}, use = four_bit },
+      rule { "linear",                   use = mxfp4 { scale_rule = "up" } },
+      rule { "linear",                   use = gemm { gradient = { rounding = "stochastic" } } },
+      rule { "linear", blocks = last(1), use = bf16 },
     },
   },
-  allow = { "all-fp4" },                           -- as published: every block, to the last
 })
