@@ -1,6 +1,6 @@
 -- recipes/gpt2_mxfp4.lua
--- MXFP4 in all three products with scales rounded up, so that nothing saturates (arXiv
--- 2509.25149, appendix B, on its MXFP4 runs); gradients are rounded stochastically.
+-- MXFP4 in all three products with scales rounded up, so that nothing saturates, as in the MXFP4
+-- runs of arXiv 2509.25149 (appendix B); gradients are rounded stochastically.
 return derive(require "recipes.gpt2_base", {
   name = "gpt2_mxfp4",
   precision = {

@@ -85,6 +85,7 @@ static inline mpt_recipe *zoo_load_small(mpt_ctx *ctx, const char *name) {
         "    mamba_head_dim = 16, state = 16, groups = 2, conv_kernel = 4 }\n"
         "return derive(require('recipes.' .. name), { model = small, proxy = small,\n"
         "  train = { steps = 4, batch = 2, micro_batch = 1, sequence = 16,\n"
+        "    lr = constant { peak = 1e-3, warmup = 1 },\n"
         "    proxy = replace { steps = 4, batch = 2, sequence = 16 } } })\n";
     char text[1024];
     mpt_recipe *recipe = NULL;
