@@ -129,16 +129,17 @@ LANE vf v_pick4(vi at, float t0, float t1, float t2, float t3) {
 
 /* ---- across lanes ---- */
 
+LANE vi v_max_of_2(vi a, vi b) {
+    return _mm256_max_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+}
+LANE vi v_max_of_4(vi a, vi b, vi c, vi d) {
+    vi ab = v_max_of_2(a, b), cd = v_max_of_2(c, d);
+    return _mm256_max_epi32(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
+}
 LANE vi v_max_of_each(const vi m[LANES]) {
-    vi a[4], b[2];
-    for (int i = 0; i < 4; i++)
-        a[i] = _mm256_max_epi32(_mm256_unpacklo_epi32(m[2 * i], m[2 * i + 1]),
-                                _mm256_unpackhi_epi32(m[2 * i], m[2 * i + 1]));
-    for (int i = 0; i < 2; i++)
-        b[i] = _mm256_max_epi32(_mm256_unpacklo_epi64(a[2 * i], a[2 * i + 1]),
-                                _mm256_unpackhi_epi64(a[2 * i], a[2 * i + 1]));
-    return _mm256_max_epi32(_mm256_permute2x128_si256(b[0], b[1], 0x20),
-                            _mm256_permute2x128_si256(b[0], b[1], 0x31));
+    vi low = v_max_of_4(m[0], m[1], m[2], m[3]), high = v_max_of_4(m[4], m[5], m[6], m[7]);
+    return _mm256_max_epi32(_mm256_permute2x128_si256(low, high, 0x20),
+                            _mm256_permute2x128_si256(low, high, 0x31));
 }
 
 /* Lanes i and i ^ h become their sum and their difference. */

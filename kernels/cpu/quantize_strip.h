@@ -5,13 +5,12 @@
  * the first cache from one step to the next: load, rotate, largest magnitudes, scales, codes
  * and values, packing. A vector is always neighbours of one row of memory: for blocks along the
  * rows it has one scale, for blocks down the columns each lane has its own, and nothing is
- * transposed but the codes of a column copy, as bytes, when a panel is done. The steps before
- * the codes are in strip_values.h, the codes of a row in strip_line.h. */
+ * transposed but the codes of a column copy, as bytes, when a panel is done. The steps are in
+ * strip_*.h; strip_at_once.h takes them in one loop where a row needs little. */
 #ifndef MPT_KERNELS_CPU_QUANTIZE_STRIP_H
 #define MPT_KERNELS_CPU_QUANTIZE_STRIP_H
 
-#include "kernels/cpu/strip_line.h"
-#include "kernels/cpu/strip_values.h"
+#include "kernels/cpu/strip_at_once.h"
 
 /* ---- one copy's share of a panel ---- */
 
@@ -149,6 +148,18 @@ KERNEL static void put_restored(const mpt_quantize_plan *plan, side *s, const st
         memcpy(to, line.value, (size_t)t->cols * sizeof(float));
 }
 
+static mpt_quantize_line line_of(const side *s, const strip *t, int64_t r) {
+    return (mpt_quantize_line){.v = t->v + r * t->ld,
+                               .n = t->width,
+                               .cols = t->cols,
+                               .row = t->row + r,
+                               .encode = s->scales.encode,
+                               .decode = s->scales.decode,
+                               .shift = s->scales.shift,
+                               .ahead = t->ahead ? t->ahead + r * t->ahead_ld : NULL,
+                               .ahead_size = t->ahead_size};
+}
+
 /* One row of the strip: where its codes and values go, then both. */
 KERNEL static void run_line(const mpt_quantize_plan *plan, side *s, const strip *t, int64_t r,
                             bool bad) {
@@ -156,13 +167,7 @@ KERNEL static void run_line(const mpt_quantize_plan *plan, side *s, const strip 
     bool random = job->q->rounding == MPT_ROUNDING_STOCHASTIC;
     int64_t of_row = random && job->column ? r % 16 * MPT_PANEL_COLS : 0;
     int64_t row = t->row + r, values = plan->decoded_cols - t->col;
-    mpt_quantize_line line = {
-        .v = t->v + r * t->ld, .n = t->width, .cols = t->cols, .row = row};
-    line.ahead = t->ahead ? t->ahead + r * t->ahead_ld : NULL;
-    line.ahead_size = t->ahead_size;
-    line.encode = s->scales.encode;
-    line.decode = s->scales.decode;
-    line.shift = s->scales.shift;
+    mpt_quantize_line line = line_of(s, t, r);
     if (random) {
         draw(plan, s, t, r);
         line.high = s->high + of_row;
@@ -190,6 +195,23 @@ KERNEL static void run_line(const mpt_quantize_plan *plan, side *s, const strip 
         put_restored(plan, s, t, &line, bad);
 }
 
+/* Row r of a strip in one loop; false where one of its values is not finite. */
+KERNEL static bool run_at_once(const mpt_quantize_plan *plan, side *s, const strip *t,
+                               int64_t r, mpt_quantize_amax *seen) {
+    s->scales.encode[0] = plan->tensor.scale;
+    s->scales.shift = plan->axis == MPT_AXIS_ONE ? 31 : log2_of(plan->block);
+    mpt_quantize_line line = line_of(s, t, r);
+    place_codes(plan, s, t, r, &line);
+    mpt_quantize_amax most = {encode_at_once(plan, &line, &s->scales), false, false};
+    if (most.finite >= MPT_INF_BITS)
+        return false;
+    if (plan->axis == MPT_AXIS_ONE)
+        mpt_quantize_amax_merge(seen, most);
+    put_scales(plan, s, t, r);
+    put_codes(plan, s, t, r);
+    return true;
+}
+
 /* One copy of a strip whose values are loaded. */
 KERNEL static void run_strip(const mpt_quantize_plan *plan, side *s, strip t,
                              mpt_quantize_amax *seen) {
@@ -201,12 +223,13 @@ KERNEL static void run_strip(const mpt_quantize_plan *plan, side *s, strip t,
         strip_rotate(plan, &t, s->rotated, true);
     int64_t step = plan->axis == MPT_AXIS_ROW ? 1 : plan->block;
     bool bad = false, restores = plan->counts || plan->job->stands_for;
+    bool at_once = takes_at_once(plan, t.width);
     for (int64_t r = 0; r < t.rows; r++) {
+        if (at_once && run_at_once(plan, s, &t, r, seen))
+            continue;
         if (plan->axis == MPT_AXIS_ONE && r == 0) {
             if (!plan->finite) {
-                strip here = t;
-                here.ahead = NULL; /* the codes' loop has more time to fetch in */
-                mpt_quantize_amax most = strip_amax(&here);
+                mpt_quantize_amax most = strip_amax(&t, NULL);
                 mpt_quantize_amax_merge(seen, most);
                 bad = most.inf || most.nan;
             }

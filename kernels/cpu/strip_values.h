@@ -95,12 +95,13 @@ KERNEL static bool is_finite(const float *most, int64_t n) {
     return !v_any_more(m, v_set(MPT_INF_BITS - 1));
 }
 
-KERNEL static mpt_quantize_amax strip_amax(const strip *t) {
+/* `ahead` is the input of the next strip, where it shall be fetched. */
+KERNEL static mpt_quantize_amax strip_amax(const strip *t, const char *ahead) {
     vi m[4] = {v_set(0), v_set(0), v_set(0), v_set(0)};
     for (int64_t i = 0; i < t->rows; i++)
         for (int64_t j = 0; j < t->width; j += 4 * LANES) {
-            if (t->ahead)
-                v_fetch4(t->ahead + i * t->ahead_ld + j * t->ahead_size, t->ahead_size);
+            if (ahead)
+                v_fetch4(ahead + i * t->ahead_ld + j * t->ahead_size, t->ahead_size);
             EACH4(u)
             m[u] = v_larger(m[u], v_bits(v_abs(v_load(t->v + i * t->ld + j + u * LANES))));
         }
@@ -119,13 +120,13 @@ KERNEL static mpt_quantize_amax strip_rotated_amax(const mpt_quantize_plan *plan
                                                    const strip *t, float *buffer) {
     strip work = *t;
     if (!plan->job->q->hadamard.size)
-        return strip_amax(t);
+        return strip_amax(t, t->ahead);
     strip_rotate(plan, &work, buffer, false);
-    mpt_quantize_amax most = strip_amax(&work);
+    mpt_quantize_amax most = strip_amax(&work, t->ahead);
     if (most.inf || most.nan || most.finite >= mpt_float_bits(0x1p126f)) {
         work = *t;
         strip_rotate(plan, &work, buffer, true);
-        return strip_amax(&work);
+        return strip_amax(&work, NULL);
     }
     float x = mpt_bits_float(most.finite) * mpt_hadamard_factor(plan->job->q->hadamard.size);
     if (mpt_quantize_is_bf16(plan->job))
