@@ -2,16 +2,15 @@
  *
  * Every line runs on the same matrix and writes packed codes and scales, as a file holds them.
  * Plain copies of the matrix are made in between, so that both see the same machine: the
- * fraction is that of two medians, each over the repeats of one line. */
+ * fraction is the median of those of each run to the copies before and after it. */
+#include "tools/bench.h"
+
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/table.h"
 #include "io/system.h"
 #include "kernels/cpu/quantize.h"
-#include "plan/json.h"
-#include "plan/text.h"
 #include "recipe/schema.h"
 #include "tools/matrix.h"
 
@@ -76,20 +75,13 @@ static const bench_row rows[] = {
 #undef SR
 enum {
     N_ROWS = sizeof rows / sizeof rows[0],
-    MOST_REPEATS = 15,
+    MOST_REPEATS = 31,
     LEAST_REPEATS = 3,
     FEW_ROWS = 32
 };
 
-static const double row_seconds = 0.3; /* the repeats of one line, copies included */
+static const double row_seconds = 0.6; /* the repeats of one line, copies included */
 static const double run_seconds = 0.1; /* a run that takes longer is cut to fewer rows */
-
-/* What one run took. A slow quantizer runs over the first rows only. */
-typedef struct bench_line {
-    const char *name;
-    double elements, bytes; /* bytes are read and written */
-    double seconds, copies; /* of the run, and of a copy of as many bytes */
-} bench_line;
 
 typedef struct bench {
     mpt_ctx *ctx;
@@ -102,7 +94,7 @@ typedef struct bench {
     int64_t part;       /* how many rows its runs take */
     mpt_quantizer q[2]; /* the row copy and the column copy, or one of them */
     mpt_quantize_job job[2];
-    bench_line lines[N_ROWS];
+    mpt_bench_line lines[N_ROWS + 1]; /* the copy first */
     double copies[N_ROWS * MOST_REPEATS];
     int n_copies;
 } bench;
@@ -218,6 +210,10 @@ static void run(const bench *b) {
         mpt_quantize_operand(&b->job[row->column]);
 }
 
+static mpt_bench_line *line_of(bench *b) {
+    return &b->lines[1 + (b->row - rows)];
+}
+
 /* Makes the jobs of a line over the first `part` rows. */
 static mpt_status prepare(bench *b, const bench_row *row, int64_t part) {
     int from = row->both ? 0 : row->column, to = row->both ? 1 : row->column;
@@ -236,9 +232,9 @@ static mpt_status prepare(bench *b, const bench_row *row, int64_t part) {
             return mpt_fail_memory(b->ctx, bytes);
         b->job[i].scratch = b->scratch[i];
     }
-    b->lines[row - rows] = (bench_line){.name = row->name,
-                                        .elements = (double)part * (double)b->n_cols,
-                                        .bytes = line_bytes(b, from, to)};
+    *line_of(b) = (mpt_bench_line){.name = row->name,
+                                   .elements = (double)part * (double)b->n_cols,
+                                   .bytes = line_bytes(b, from, to)};
     return MPT_OK;
 }
 
@@ -260,23 +256,26 @@ static double timed(const bench *b, void (*what)(const bench *b)) {
     return omp_get_wtime() - start;
 }
 
-/* Copies and runs in turn. The first run of each finds cold caches and does not count. */
+/* Copies and runs in turn, a copy last. The first of each finds cold caches and does not count.
+ * What slows the machine for a while slows a run and the copies beside it alike. */
 static void measure(bench *b) {
-    bench_line *line = &b->lines[b->row - rows];
-    double own[MOST_REPEATS], copies[MOST_REPEATS], spent = 0;
+    mpt_bench_line *line = line_of(b);
+    double own[MOST_REPEATS], fractions[MOST_REPEATS], spent = 0;
     int n = 0;
-    copy(b);
     run(b);
+    copy(b);
+    double before = timed(b, copy);
     while (n < MOST_REPEATS && (spent < row_seconds || n < LEAST_REPEATS)) {
-        copies[n] = timed(b, copy);
         own[n] = timed(b, run);
-        spent += copies[n] + own[n];
+        double after = timed(b, copy);
+        double of_bytes = (before + after) / 2 * line->bytes / copy_bytes(b);
+        fractions[n] = of_bytes / own[n];
+        b->copies[b->n_copies++] = before = after;
+        spent += own[n] + after;
         n++;
     }
-    memcpy(b->copies + b->n_copies, copies, (size_t)n * sizeof *copies);
-    b->n_copies += n;
     line->seconds = median(own, n);
-    line->copies = median(copies, n) * line->bytes / copy_bytes(b);
+    line->of_copy = median(fractions, n);
 }
 
 /* How many rows a run may take: by the time of a few. */
@@ -341,70 +340,9 @@ static mpt_status run_all(bench *b) {
         MPT_TRY(prepare(b, &rows[i], part));
         measure(b);
     }
+    b->lines[0] = (mpt_bench_line){"copy", (double)elements(b), copy_bytes(b),
+                                   median(b->copies, b->n_copies), 1};
     return MPT_OK;
-}
-
-/* ---- the result ---- */
-
-/* The copy as a line of its own, first. */
-static bench_line copy_line(bench *b) {
-    double seconds = median(b->copies, b->n_copies);
-    return (bench_line){"copy", (double)elements(b), copy_bytes(b), seconds, seconds};
-}
-
-static double melem(const bench_line *line) {
-    return line->elements / line->seconds * 1e-6;
-}
-
-static void print_line(const bench_line *line, mpt_table *table) {
-    mpt_table_cell(table, "%s", line->name);
-    mpt_table_cell(table, "%.0f", melem(line));
-    mpt_table_cell(table, "%.1f", line->bytes / line->seconds * 1e-9);
-    mpt_table_cell(table, "%.2f", line->copies / line->seconds);
-}
-
-/* What instructions the kernels were found to run with. */
-static const char *level_name(void) {
-    static const char *const names[MPT_LEVEL_COUNT] = {"portable C", "AVX2", "AVX-512"};
-    return names[mpt_quantize_best_level()];
-}
-
-static void print(bench *b, mpt_str *out) {
-    mpt_table table;
-    mpt_words threads = {.len = 0};
-    bench_line first = copy_line(b);
-    mpt_words_things(&threads, omp_get_max_threads(), "thread");
-    mpt_str_printf(out, "%lld x %lld float32, %s, %s kernels\n\n", (long long)b->n_rows,
-                   (long long)b->n_cols, threads.data, level_name());
-    mpt_table_init(&table, b->ctx, "quantizer|>Melem/s|>GB/s|>of copy");
-    print_line(&first, &table);
-    for (int i = 0; i < N_ROWS; i++)
-        print_line(&b->lines[i], &table);
-    mpt_table_print(&table, out);
-    mpt_table_deinit(&table);
-    mpt_str_printf(out,
-                   "\nGB/s is what is read and written; a quantizer that needs the amax of "
-                   "the whole matrix reads it\ntwice. 'of copy' is against copies made "
-                   "between the runs of the same line.\n");
-}
-
-static json_t *json_line(const bench_line *line) {
-    return json_pack("{s:s, s:f, s:f, s:f}", "name", line->name, "melem_per_s", melem(line),
-                     "gb_per_s", line->bytes / line->seconds * 1e-9, "fraction_of_copy",
-                     line->copies / line->seconds);
-}
-
-static mpt_status print_json(bench *b, mpt_str *out) {
-    json_t *list = json_array();
-    bench_line first = copy_line(b);
-    int failed = json_array_append_new(list, json_line(&first));
-    for (int i = 0; i < N_ROWS; i++)
-        failed |= json_array_append_new(list, json_line(&b->lines[i]));
-    if (failed) {
-        json_decref(list);
-        list = NULL;
-    }
-    return mpt_json_print(b->ctx, list, out);
 }
 
 mpt_status mpt_tool_bench(mpt_ctx *ctx, const mpt_bench_options *options, mpt_str *out) {
@@ -417,10 +355,10 @@ mpt_status mpt_tool_bench(mpt_ctx *ctx, const mpt_bench_options *options, mpt_st
                  .n_cols = options->cols ? options->cols : USUAL};
     int before = mpt_tool_set_threads(options->n_threads);
     mpt_status status = run_all(b);
-    if (status == MPT_OK && options->json)
-        status = print_json(b, out);
-    else if (status == MPT_OK)
-        print(b, out);
+    if (status == MPT_OK) {
+        mpt_bench_result result = {b->n_rows, b->n_cols, b->lines, N_ROWS + 1};
+        status = mpt_tool_bench_print(ctx, &result, options->json, out);
+    }
     mpt_tool_set_threads(before);
     release(b);
     mpt_free(ctx, b);
