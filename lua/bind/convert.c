@@ -399,6 +399,7 @@ void mpt_convert_recipe(lua_State *L, int index) {
         recipe, mpt_record_find("recipe"), recipe, lua_absindex(L, index), "", recipe_special,
         NULL};
     mpt_convert_fill(L, &f);
+    mpt_convert_place_base(L, recipe, f.value);
     if (!recipe->model.present) {
         mpt_status status = MPT_FAIL(recipe->ctx, MPT_INVALID, recipe->where, "model: missing");
         mpt_hint(recipe->ctx, "name one: model = require \"models.gpt2\" \"124m\"");

@@ -54,6 +54,20 @@ void mpt_convert_fail(lua_State *L, int value, int key, const char *hint, const 
 void mpt_convert_slot(lua_State *L, mpt_recipe *recipe, int parent, int key, const char *path,
                       mpt_slot_use *out);
 
+/* ---- places.c: where what is right was written ---- */
+
+/* The line of the key at `key` in the value at `value`, as mpt_lua_value_where gives it. */
+mpt_where mpt_convert_place(lua_State *L, int value, int key);
+
+/* Notes where the format and each field of the operand at `value` are written; `key` is the
+ * stack index of its own key in `parent`. */
+void mpt_convert_place_slot(lua_State *L, int parent, int key, int value, mpt_slot_use *out);
+
+/* Notes where precision.base stands in the recipe at `value`. */
+void mpt_convert_place_base(lua_State *L, mpt_recipe *recipe, int value);
+
+/* ---- rules ---- */
+
 /* The special fields of precision: rules, and what a rule says. `phase` as in
  * mpt_recipe_append_rule. */
 void mpt_convert_rules(lua_State *L, mpt_recipe *recipe, int value, const char *path,

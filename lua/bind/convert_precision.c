@@ -29,6 +29,7 @@ void mpt_convert_slot(lua_State *L, mpt_recipe *recipe, int parent, int key, con
     mpt_filler f = {recipe, mpt_record_find("quantizer"), out, lua_gettop(L), path, NULL, NULL};
     mpt_convert_fill(L, &f);
     mpt_slot_use_settle(out);
+    mpt_convert_place_slot(L, parent, key, f.value, out);
     if (!out->has_format)
         return;
     mpt_status status = mpt_quantizer_validate(recipe->ctx, &out->q, path, MPT_NOWHERE);
@@ -44,13 +45,15 @@ void mpt_convert_slot(lua_State *L, mpt_recipe *recipe, int parent, int key, con
 /* The filler's `output` field, where it has one: the row checks it when all fields are read. */
 static void read_output(lua_State *L, const mpt_filler *f, mpt_gemm_words *words,
                         mpt_gemm first, mpt_gemm last) {
+    lua_pushliteral(L, "output");
     mpt_lua_value_get(L, f->value, "output");
     const mpt_lua_value *format = mpt_lua_value_of_kind(L, -1, MPT_LUA_FORMAT);
     for (int g = (int)first; format && g <= (int)last; g++) {
         words->output[g] = mpt_dtype_by_name(format->word);
+        words->output_where[g] = mpt_convert_place(L, f->value, lua_gettop(L) - 1);
         words->has_output[g] = true;
     }
-    lua_pop(L, 1);
+    lua_pop(L, 2);
 }
 
 /* One field of fprop, dgrad or wgrad. */
@@ -64,6 +67,7 @@ static void read_gemm_field(lua_State *L, const mpt_filler *f, mpt_gemm gemm, co
         one.record = mpt_record_find("quantizer");
         one.object = &words->gemm[gemm];
         mpt_convert_field(L, &one, key);
+        mpt_slot_use_place(&words->gemm[gemm], mpt_convert_place(L, f->value, key));
         return;
     }
     snprintf(slot_name, sizeof slot_name, "%s.%s", mpt_gemm_name(gemm), name);

@@ -54,6 +54,7 @@ typedef struct mpt_sandbox {
     int n_chunks, cap_chunks;
     mpt_lua_chunk **chunks; /* each stays where it is; the recipe's own is the first */
     struct mpt_nn *nn;      /* while a model draws its graph, else NULL */
+    size_t places;          /* bytes of text read to find the lines of keys */
     bool expression;        /* what runs is one expression of a command, no recipe */
     int n_predicates;
     int n_builds; /* tells the values of one graph from those of another */

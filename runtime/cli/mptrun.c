@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/inspect.h"
 #include "cli/options.h"
 #include "cli/run.h"
 #include "cli/tools.h"
@@ -147,6 +148,10 @@ static mpt_exit call(mpt_ctx *ctx, const mpt_options *options, mpt_progress *pro
         return plan(ctx, options);
     case MPT_COMMAND_CHECK:
         return check(ctx, options);
+    case MPT_COMMAND_EXPLAIN:
+        return mpt_cli_explain(ctx, options);
+    case MPT_COMMAND_DIFF:
+        return mpt_cli_diff(ctx, options);
     case MPT_COMMAND_QUANTIZE:
         return mpt_cli_quantize(ctx, options, progress);
     case MPT_COMMAND_PROBE:

@@ -22,6 +22,18 @@ const mpt_command_row mpt_command_rows[MPT_COMMAND_COUNT] = {
                           "  mptrun plan recipes/gpt2_fp8.lua --dump=precise\n"},
     [MPT_COMMAND_CHECK] = {"check", "RECIPE.lua...", "errors and warnings only", 1, INT_MAX,
                            "which recipe?", "  mptrun check recipes/*.lua\n"},
+    [MPT_COMMAND_EXPLAIN] =
+        {"explain", "RECIPE.lua LAYER",
+         "for each operand of a layer the value of every field, and the file, line and rule "
+         "that decided it; LAYER is a path, a glob on paths or a kind",
+         2, 2, "which recipe, which layer?",
+         "  mptrun explain recipes/nvfp4_12b.lua layers.54.mixer.in_proj\n"
+         "  mptrun explain recipes/gpt2_nvfp4.lua '*.c_fc' --json\n"},
+    [MPT_COMMAND_DIFF] = {"diff", "A.lua B.lua",
+                          "what differs between two compiled recipes: model, precision by "
+                          "layers, training",
+                          2, 2, "which two recipes?",
+                          "  mptrun diff recipes/gpt2_nvfp4.lua recipes/gpt2_mxfp8.lua\n"},
     [MPT_COMMAND_QUANTIZE] =
         {"quantize", "EXPR IN OUT",
          "quantizes every tensor of floating type in a safetensors file, "
@@ -53,12 +65,15 @@ enum {
     RUN = 1 << MPT_COMMAND_RUN,
     PLAN = 1 << MPT_COMMAND_PLAN,
     CHECK = 1 << MPT_COMMAND_CHECK,
+    EXPLAIN = 1 << MPT_COMMAND_EXPLAIN,
+    DIFF = 1 << MPT_COMMAND_DIFF,
     QUANTIZE = 1 << MPT_COMMAND_QUANTIZE,
     PROBE = 1 << MPT_COMMAND_PROBE,
     BENCH = 1 << MPT_COMMAND_BENCH
 };
 /* Of commands that compile a recipe, and of those that work on tensors. */
-enum { RECIPES = RUN | PLAN | CHECK, TENSORS = QUANTIZE | PROBE | BENCH, ALONE = 0 };
+enum { READERS = PLAN | CHECK | EXPLAIN | DIFF };
+enum { RECIPES = RUN | READERS, TENSORS = QUANTIZE | PROBE | BENCH, ALONE = 0 };
 
 /* In the order of mpt_model_choice and mpt_device. */
 static const char *const models[] = {"auto", "full", "proxy", NULL};
@@ -75,7 +90,7 @@ const mpt_option_row mpt_option_rows[] = {
      "trains on the bytes of this file instead of the recipe's data"},
     {"model", 0, "WHICH", MPT_OPTION_CHOICE, RECIPES, AT(model), models,
      "auto, full or proxy. run: auto is the full model where it fits in memory and ends within "
-     "a day, else the proxy. plan and check: full unless told otherwise"},
+     "a day, else the proxy. The commands that do not train: full unless told otherwise"},
     {"device", 0, "NAME", MPT_OPTION_CHOICE, RECIPES | QUANTIZE, AT(device), devices,
      "auto, ref (the definition, slow) or cpu"},
     {"threads", 0, "N", MPT_OPTION_COUNT, RUN | PLAN | TENSORS, AT(threads), NULL,
@@ -84,8 +99,10 @@ const mpt_option_row mpt_option_rows[] = {
      "the run folder, new or empty; default: the next free runs/NAME-N"},
     {"quiet", 'q', NULL, MPT_OPTION_FLAG, RUN | QUANTIZE | PROBE, AT(quiet), NULL,
      "no plan and no progress, only the result"},
-    {"json", 0, NULL, MPT_OPTION_FLAG, PLAN | TENSORS, AT(json), NULL,
+    {"json", 0, NULL, MPT_OPTION_FLAG, PLAN | EXPLAIN | DIFF | TENSORS, AT(json), NULL,
      "the plan (with --schedule: the schedule) or the result as JSON"},
+    {"phase", 0, "NAME", MPT_OPTION_TEXT, EXPLAIN, AT(phase), NULL,
+     "explains one phase; default: all, with what changes in the later ones"},
     {"schedule", 0, NULL, MPT_OPTION_FLAG, PLAN, AT(schedule), NULL,
      "the fixed op schedule of every phase, one step a line"},
     {"dump", 0, "STAGE", MPT_OPTION_STAGE, RUN | PLAN, AT(dump), NULL,

@@ -11,6 +11,8 @@ typedef enum mpt_command {
     MPT_COMMAND_RUN,
     MPT_COMMAND_PLAN,
     MPT_COMMAND_CHECK,
+    MPT_COMMAND_EXPLAIN,
+    MPT_COMMAND_DIFF,
     MPT_COMMAND_QUANTIZE,
     MPT_COMMAND_PROBE,
     MPT_COMMAND_BENCH,
@@ -38,6 +40,7 @@ typedef struct mpt_options {
     const char *data, *out;
     const char *formats;      /* NULL: not said */
     const char *dump, *until; /* names of stages */
+    const char *phase;        /* NULL: not said */
     bool json, quiet, schedule, columnwise, quantizers;
     bool help, version, list_ops, list_formats, help_recipe;
     const char *word; /* of --help-recipe; NULL: everything */

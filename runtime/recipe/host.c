@@ -89,6 +89,7 @@ static mpt_status parse_slot(const rule_text *rule, const char *path, const char
                                      &setting));
     }
     mpt_slot_use_settle(out);
+    mpt_slot_use_place(out, rule->where);
     if (out->has_format)
         return mpt_quantizer_validate(ctx, &out->q, path, rule->where);
     return MPT_OK;
@@ -108,6 +109,7 @@ static mpt_status parse_output(const rule_text *rule, int gemm, const char *text
             continue;
         words->has_output[g] = true;
         words->output[g] = mpt_dtype_by_name(text);
+        words->output_where[g] = rule->where;
     }
     return MPT_OK;
 }

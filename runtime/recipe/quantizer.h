@@ -150,4 +150,9 @@ void mpt_quantizer_text(const mpt_quantizer *q, char out[MPT_QUANTIZER_TEXT]);
  * "nvfp4 16x16 stochastic hadamard 16". */
 void mpt_quantizer_brief(const mpt_quantizer *q, char out[MPT_QUANTIZER_TEXT]);
 
+/* The value of one row of the quantizer's record, for people: "16x16", "delayed history=16
+ * algo=max ...", of the format also its name: "nvfp4 (e2m1)"; "-" where it means nothing,
+ * because the format has no scale. */
+void mpt_quantizer_field_text(const mpt_quantizer *q, int row, char out[MPT_QUANTIZER_TEXT]);
+
 #endif

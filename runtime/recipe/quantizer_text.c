@@ -205,3 +205,38 @@ void mpt_quantizer_brief(const mpt_quantizer *q, char out[MPT_QUANTIZER_TEXT]) {
         }
     }
 }
+
+/* ---- one field ---- */
+
+/* What a format without scales has all the same. */
+static bool is_of_cast(const char *name) {
+    return strcmp(name, "format") == 0 || strcmp(name, "rounding") == 0 ||
+           strcmp(name, "hadamard") == 0;
+}
+
+void mpt_quantizer_field_text(const mpt_quantizer *q, int row, char out[MPT_QUANTIZER_TEXT]) {
+    text t = {out, MPT_QUANTIZER_TEXT, 0};
+    const mpt_field *field = &mpt_record_quantizer.fields[row];
+    mpt_slot_use use = {.q = *q};
+    const void *member = (const char *)&use + field->offset;
+    const char *element = mpt_dtype_name(q->format);
+    out[0] = 0;
+    if (q->headroom == 0)
+        use.q.headroom = 1;
+    if (strcmp(field->name, "format") == 0) {
+        bool named = q->name && strcmp(q->name, element) != 0;
+        add(&t, named ? "%s (%s)" : "%s", named ? q->name : element, element);
+    } else if (q->scale.kind == MPT_SCALING_NONE && !is_of_cast(field->name)) {
+        add(&t, "-");
+    } else if (field->type != MPT_FIELD_RECORD) {
+        add_value(&t, field, member);
+    } else {
+        const mpt_record *record = mpt_field_record(field, member);
+        const char *word = mpt_field_word(field, member);
+        add(&t, "%s", word ? word : "");
+        if (record && (!word || field->variants))
+            add_fields(&t, record, member, NULL, " ");
+        if (!word) /* a rotation: its first space goes */
+            memmove(out, out + 1, t.len);
+    }
+}

@@ -30,12 +30,17 @@ typedef struct mpt_blocks {
     const int32_t *only;
 } mpt_blocks;
 
+enum { MPT_SLOT_FIELDS = 16 }; /* rows of the quantizer's record at most */
+
 /* What a rule says of one slot: a whole quantizer (has_format), or single fields of it. `set`
- * has one bit a row of the quantizer's schema record, so that fields merge one by one. */
+ * has one bit a row of the quantizer's schema record, so that fields merge one by one. The
+ * places go with the values: they decide nothing, and explain what was decided. */
 typedef struct mpt_slot_use {
     bool has_format;
     uint64_t set;
     mpt_quantizer q;
+    mpt_where where;                 /* of the format */
+    mpt_where said[MPT_SLOT_FIELDS]; /* of each field in `set` */
 } mpt_slot_use;
 
 /* The value of `use`. bare: a format alone, which replaces all six slots and clears the
@@ -45,6 +50,7 @@ typedef struct mpt_use {
     mpt_slot_use slot[MPT_SLOT_COUNT];
     bool has_output[MPT_GEMM_COUNT];
     mpt_dtype output[MPT_GEMM_COUNT];
+    mpt_where output_where[MPT_GEMM_COUNT];
 } mpt_use;
 
 typedef struct mpt_rule {
@@ -170,7 +176,8 @@ struct mpt_recipe {
     mpt_source source;
     mpt_dtype base; /* compute format where no rule speaks */
     bool base_set;
-    mpt_dtype residual; /* MPT_DTYPE_COUNT: the base format */
+    mpt_where base_where; /* file NULL: no line says it */
+    mpt_dtype residual;   /* MPT_DTYPE_COUNT: the base format */
     int n_rules, cap_rules;
     mpt_rule *rules;
     int n_phases, cap_phases;

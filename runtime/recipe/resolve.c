@@ -3,14 +3,14 @@
  * First every rule is matched against the whole model (select.c), so that errors come in the
  * order of the rules; then each layer takes the rules that speak of it, field by field, and the
  * result is checked: from here on a policy holds only what the kernels can do. */
+#include "recipe/explain.h"
 #include "recipe/schema_store.h"
-#include "recipe/select.h"
 #include "recipe/use.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_FIELDS = 16 };
+enum { MAX_FIELDS = MPT_SLOT_FIELDS };
 
 /* One layer on its way through the cascade. A decider is an index into the cascade, -1 where
  * the default still stands. */
@@ -25,13 +25,7 @@ typedef struct layer_state {
     int compute_decider;
 } layer_state;
 
-typedef struct cascade {
-    mpt_recipe *recipe;
-    const mpt_cascade_rule *rules;
-    int n_rules;
-    mpt_layer_list model;
-    mpt_quantizer base;
-} cascade;
+typedef mpt_cascade cascade;
 
 static bool has_gemms(const mpt_layer *layer) {
     return layer->kind == MPT_LAYER_LINEAR || layer->kind == MPT_LAYER_HEAD;
@@ -230,17 +224,22 @@ static void note_deciders(const cascade *c, const layer_state *s, bool *decides,
     }
 }
 
-static mpt_status resolve_layer(const cascade *c, int i, const bool *matches, bool *decides,
-                                mpt_policy *policy) {
-    layer_state s;
-    start(c, &c->model.layers[i], &s);
+/* All rules that speak of layer i, in order. */
+static void run_cascade(const cascade *c, int i, layer_state *s) {
+    start(c, &c->model.layers[i], s);
     for (int r = 0; r < c->n_rules; r++)
-        if (matches[(size_t)r * (size_t)c->model.n + (size_t)i])
-            apply(c, &s, r);
+        if (mpt_cascade_matches(c, r, i))
+            apply(c, s, r);
+    if (has_gemms(s->layer))
+        s->compute = s->output[MPT_GEMM_FPROP];
+}
+
+static mpt_status resolve_layer(const cascade *c, int i, bool *decides, mpt_policy *policy) {
+    layer_state s;
+    run_cascade(c, i, &s);
     if (has_gemms(s.layer)) {
         MPT_TRY(check_slots(c, &s));
         MPT_TRY(check_rotation(c, &s));
-        s.compute = s.output[MPT_GEMM_FPROP];
     }
     memset(policy, 0, sizeof *policy);
     for (int k = 0; k < MPT_SLOT_COUNT; k++)
@@ -251,10 +250,10 @@ static mpt_status resolve_layer(const cascade *c, int i, const bool *matches, bo
     return MPT_OK;
 }
 
-/* Which rules speak of which layers: match[rule * n_layers + layer]. */
-static mpt_status match_all(cascade *c, bool *matches) {
+/* Which rules speak of which layers. */
+static mpt_status match_all(cascade *c) {
     for (int r = 0; r < c->n_rules; r++) {
-        bool *match = matches + (size_t)r * (size_t)c->model.n;
+        bool *match = c->matches + (size_t)r * (size_t)c->model.n;
         MPT_TRY(mpt_rule_match(c->recipe, &c->rules[r], &c->model, match));
         MPT_TRY(drop_refusers(c, r, match));
     }
@@ -268,24 +267,86 @@ static void forget_deciders(const cascade *c, int phase) {
             c->rules[r].rule->decides = false;
 }
 
+mpt_status mpt_cascade_make(mpt_recipe *recipe, int phase, const mpt_layer_list *model,
+                            mpt_arena *arena, mpt_cascade *out) {
+    *out = (mpt_cascade){.recipe = recipe, .model = *model};
+    mpt_dtype base = recipe->base == MPT_DTYPE_COUNT ? MPT_DTYPE_BF16 : recipe->base;
+    (void)mpt_quantizer_by_name(mpt_dtype_name(base), &out->base);
+    out->rules = mpt_cascade_list(recipe, phase, arena, &out->n_rules);
+    out->matches = mpt_arena_alloc(arena, mpt_size_mul((size_t)out->n_rules, (size_t)model->n));
+    return out->rules && out->matches ? match_all(out) : MPT_OUT_OF_MEMORY;
+}
+
 mpt_status mpt_recipe_resolve(mpt_recipe *recipe, int phase, const mpt_layer *layers,
                               int n_layers, int n_blocks, mpt_policy *policies) {
-    cascade c = {.recipe = recipe, .model = {layers, n_layers, n_blocks}};
-    mpt_dtype base = recipe->base == MPT_DTYPE_COUNT ? MPT_DTYPE_BF16 : recipe->base;
-    (void)mpt_quantizer_by_name(mpt_dtype_name(base), &c.base);
+    cascade c;
     mpt_arena arena;
     mpt_arena_init(&arena, recipe->ctx);
-    c.rules = mpt_cascade_list(recipe, phase, &arena, &c.n_rules);
-    bool *matches = mpt_arena_alloc(&arena, mpt_size_mul((size_t)c.n_rules, (size_t)n_layers));
-    bool *decides = mpt_arena_alloc(&arena, (size_t)c.n_rules);
-    mpt_status status = MPT_OUT_OF_MEMORY;
-    if (!c.rules || !matches || !decides)
-        goto done;
-    forget_deciders(&c, phase);
-    status = match_all(&c, matches);
+    mpt_layer_list model = {layers, n_layers, n_blocks};
+    mpt_status status = mpt_cascade_make(recipe, phase, &model, &arena, &c);
+    bool *decides =
+        status == MPT_OK ? mpt_arena_alloc(&arena, (size_t)c.n_rules) : (bool *)NULL;
+    if (status == MPT_OK && !decides)
+        status = MPT_OUT_OF_MEMORY;
+    if (status == MPT_OK)
+        forget_deciders(&c, phase);
     for (int i = 0; status == MPT_OK && i < n_layers; i++)
-        status = resolve_layer(&c, i, matches, decides, &policies[i]);
-done:
+        status = resolve_layer(&c, i, decides, &policies[i]);
     mpt_arena_deinit(&arena);
     return status;
+}
+
+/* ---- why ---- */
+
+static int row_index(const char *name) {
+    return (int)(mpt_record_lookup(&mpt_record_quantizer, name) - mpt_record_quantizer.fields);
+}
+
+/* What mpt_slot_use_settle changed because scale_format was said and these were not. */
+static bool follows(const mpt_slot_use *use, int field) {
+    bool by_format = use->set >> row_index("scale_format") & 1;
+    return by_format &&
+           (field == row_index("scale_rule") ||
+            (field == row_index("outer") && use->q.scale_format != MPT_SCALE_E4M3));
+}
+
+static mpt_origin why_field(const cascade *c, const layer_state *s, int slot, int field) {
+    const mpt_slot_use *use = &s->slot[slot];
+    int rule = s->decider[slot][field], row = row_index("scale_format");
+    if (use->set >> field & 1)
+        return (mpt_origin){MPT_DECIDED_SAID, rule, use->said[field]};
+    if (follows(use, field))
+        return (mpt_origin){MPT_DECIDED_FOLLOWS, s->decider[slot][row], use->said[row]};
+    rule = s->format_decider[slot];
+    if (rule < 0)
+        return (mpt_origin){MPT_DECIDED_DEFAULT, -1, c->recipe->base_where};
+    return (mpt_origin){field == row_index("format") ? MPT_DECIDED_SAID : MPT_DECIDED_FORMAT,
+                        rule, use->where};
+}
+
+void mpt_cascade_explain(const mpt_cascade *c, int layer, mpt_explanation *out) {
+    layer_state s;
+    run_cascade(c, layer, &s);
+    *out = (mpt_explanation){.has_gemms = has_gemms(s.layer), .compute = s.compute};
+    const mpt_origin base = {MPT_DECIDED_DEFAULT, -1, c->recipe->base_where};
+    for (int i = 0; i < MPT_SLOT_COUNT; i++) {
+        out->slot[i] = s.slot[i].q;
+        for (int f = 0; f < mpt_record_quantizer.n_fields; f++)
+            out->field[i][f] = why_field(c, &s, i, f);
+    }
+    for (int g = 0; g < MPT_GEMM_COUNT; g++) {
+        int rule = s.output_decider[g];
+        bool logits = s.layer->kind == MPT_LAYER_HEAD && g == MPT_GEMM_FPROP;
+        out->output[g] = s.output[g];
+        out->output_why[g] = logits || g == MPT_GEMM_WGRAD
+                                 ? (mpt_origin){MPT_DECIDED_DEFAULT, -1, MPT_NOWHERE}
+                                 : base;
+        if (rule >= 0)
+            out->output_why[g] =
+                (mpt_origin){MPT_DECIDED_SAID, rule, c->rules[rule].rule->use.output_where[g]};
+    }
+    out->compute_why = base;
+    if (s.compute_decider >= 0)
+        out->compute_why = (mpt_origin){MPT_DECIDED_SAID, s.compute_decider,
+                                        c->rules[s.compute_decider].rule->use.slot[0].where};
 }

@@ -214,8 +214,7 @@ mpt_status mpt_cascade_overlaps(mpt_ctx *ctx, const mpt_cascade_rule *rules, int
 
 /* ---- paths ---- */
 
-/* The path of one part of a fused layer: its last component is replaced. */
-static void part_path(const mpt_layer *layer, int part, char *out, size_t size) {
+void mpt_layer_part_path(const mpt_layer *layer, int part, char *out, size_t size) {
     const char *last = strrchr(layer->path, '.');
     int n = last ? (int)(last + 1 - layer->path) : 0;
     snprintf(out, size, "%.*s%s", n, layer->path, layer->parts[part]);
@@ -226,7 +225,7 @@ static int n_parts_matched(const char *glob, const mpt_layer *layer) {
     char path[256];
     int n = 0;
     for (int i = 0; i < layer->n_parts; i++) {
-        part_path(layer, i, path, sizeof path);
+        mpt_layer_part_path(layer, i, path, sizeof path);
         n += mpt_glob_match(glob, path);
     }
     return n;

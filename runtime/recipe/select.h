@@ -37,6 +37,9 @@ mpt_status mpt_blocks_check(mpt_ctx *ctx, const mpt_blocks *blocks, const char *
 /* "all blocks", "first 2", "range 3 7": as a host writes them. */
 void mpt_blocks_print(const mpt_blocks *blocks, mpt_str *out);
 
+/* The path of one part of a fused layer: "layers.8.mixer.q_proj" for its "...qkv_proj". */
+void mpt_layer_part_path(const mpt_layer *layer, int part, char *out, size_t size);
+
 /* Sets match[i] for each layer that the rule speaks of. Errors: blocks beyond the model, a glob
  * without any layer or on a part of a fused one, and a rule that matches nothing at all. */
 mpt_status mpt_rule_match(mpt_recipe *recipe, const mpt_cascade_rule *rule,

@@ -156,6 +156,8 @@ mpt_status mpt_recipe_set_at(mpt_recipe *recipe, const char *path, const char *v
     }
     if (starts_with(setting.path, "train", &rest) && rest)
         return set_train(recipe, &setting, rest);
+    if (strcmp(setting.path, "precision.base") == 0)
+        recipe->base_where = where;
     return mpt_record_set_under(recipe->ctx, &recipe->arena, &mpt_record_recipe, recipe,
                                 &setting);
 }

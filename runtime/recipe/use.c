@@ -113,12 +113,20 @@ void mpt_slot_use_merge(mpt_slot_use *under, const mpt_slot_use *over) {
     }
     for (int i = 0; over->set >> i; i++) {
         const mpt_field *field = &mpt_record_quantizer.fields[i];
-        if (over->set >> i & 1)
-            memcpy((char *)under + field->offset, (const char *)over + field->offset,
-                   field->bytes);
+        if (!(over->set >> i & 1))
+            continue;
+        memcpy((char *)under + field->offset, (const char *)over + field->offset, field->bytes);
+        under->said[i] = over->said[i];
     }
     under->set |= over->set;
     mpt_slot_use_settle(under);
+}
+
+void mpt_slot_use_place(mpt_slot_use *use, mpt_where where) {
+    use->where = where;
+    for (int i = 0; use->set >> i; i++)
+        if (use->set >> i & 1)
+            use->said[i] = where;
 }
 
 void mpt_use_from_format(const mpt_slot_use *format, mpt_use *out) {
@@ -136,4 +144,5 @@ void mpt_use_from_words(const mpt_gemm_words *words, mpt_use *out) {
     }
     memcpy(out->has_output, words->has_output, sizeof out->has_output);
     memcpy(out->output, words->output, sizeof out->output);
+    memcpy(out->output_where, words->output_where, sizeof out->output_where);
 }

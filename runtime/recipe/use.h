@@ -27,6 +27,7 @@ typedef struct mpt_gemm_words {
     bool has_output[MPT_GEMM_COUNT];
     mpt_dtype
         output[MPT_GEMM_COUNT]; /* `output` of the whole gemm is that of fprop and dgrad */
+    mpt_where output_where[MPT_GEMM_COUNT];
 } mpt_gemm_words;
 
 /* A slot use that is a whole format or preset ("nvfp4"); false where no format has the name. */
@@ -36,6 +37,9 @@ bool mpt_slot_use_by_name(const char *name, mpt_slot_use *out);
  * scale_format, and the outer scale goes where block scales are not e4m3. Whoever changes a
  * slot calls it afterwards; merging does. */
 void mpt_slot_use_settle(mpt_slot_use *use);
+
+/* Says that everything in it, format and fields, was written at one place. */
+void mpt_slot_use_place(mpt_slot_use *use, mpt_where where);
 
 /* The text of the quantizer where there is a format, else of the fields that were said. */
 void mpt_slot_use_text(const mpt_slot_use *use, char out[MPT_QUANTIZER_TEXT]);

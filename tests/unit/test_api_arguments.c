@@ -219,6 +219,32 @@ static void wrong_print(objects *o) {
             "no stage ''");
 }
 
+static void wrong_explain(objects *o) {
+    mpt_explain_options options = MPT_EXPLAIN_OPTIONS_INIT;
+    BARE(mpt_program_explain(NULL, "linear", NULL, write_nothing, NULL));
+    refused(o, mpt_program_explain(o->program, NULL, NULL, write_nothing, NULL),
+            "layer is NULL");
+    refused(o, mpt_program_explain(o->program, "*", NULL, NULL, NULL), "write is NULL");
+    refused(o, mpt_program_explain(o->program, "nothing", NULL, write_nothing, NULL),
+            "no layer 'nothing'");
+    options.phase = "nothing";
+    refused(o, mpt_program_explain(o->program, "*", &options, write_nothing, NULL),
+            "no phase 'nothing'");
+    options.size = 0;
+    refused(o, mpt_program_explain(o->program, "*", &options, write_nothing, NULL),
+            "the options have size 0");
+}
+
+static void wrong_diff(objects *o) {
+    mpt_diff_options options = MPT_DIFF_OPTIONS_INIT;
+    BARE(mpt_program_diff(NULL, o->program, NULL, write_nothing, NULL));
+    refused(o, mpt_program_diff(o->program, NULL, NULL, write_nothing, NULL), "b is NULL");
+    refused(o, mpt_program_diff(o->program, o->program, NULL, NULL, NULL), "write is NULL");
+    options.size = 0;
+    refused(o, mpt_program_diff(o->program, o->program, &options, write_nothing, NULL),
+            "the options have size 0");
+}
+
 static void wrong_list(objects *o) {
     BARE(mpt_list(NULL, MPT_LIST_OPS, write_nothing, NULL));
     refused(o, mpt_list(o->ctx, MPT_LIST_OPS, NULL, NULL), "write is NULL");
@@ -325,6 +351,8 @@ static const row rows[] = {
     {"mpt_recipe_set_model", wrong_set_model},
     {"mpt_compile", wrong_compile},
     {"mpt_program_print", wrong_print},
+    {"mpt_program_explain", wrong_explain},
+    {"mpt_program_diff", wrong_diff},
     {"mpt_list", wrong_list},
     {"mpt_recipe_reference", wrong_reference},
     {"mpt_trainer_create", wrong_trainer_create},

@@ -220,6 +220,34 @@ typedef enum mpt_print {
 typedef bool (*mpt_write_fn)(void *ud, const char *text, size_t length);
 MPT_API MPT_CHECKED mpt_status mpt_program_print(const mpt_program *program, mpt_print what,
                                                  const char *arg, mpt_write_fn write, void *ud);
+/* Why layers compute as they do: for each operand slot the value of every field, the file and
+ * line that decided it, and the rule. `layer` is a path, a glob on paths, a kind ("norm"), or a
+ * part of a fused layer; also as a checkpoint has it ("model.layers.3.mlp.up_proj.weight").
+ * MPT_INVALID: the model has no such layer, or the recipe no such phase. */
+typedef struct mpt_explain_options {
+    size_t size;
+    const char *phase; /* NULL: all, with what changes in the later ones */
+    bool json;
+    bool color; /* escape sequences of a terminal: what no rule says is dim. Not in JSON */
+} mpt_explain_options;
+#define MPT_EXPLAIN_OPTIONS_INIT ((mpt_explain_options){.size = sizeof(mpt_explain_options)})
+MPT_API MPT_CHECKED mpt_status mpt_program_explain(const mpt_program *program,
+                                                   const char *layer,
+                                                   const mpt_explain_options *options,
+                                                   mpt_write_fn write, void *ud);
+
+/* What differs between two compiled recipes: model, precision by layers, training. The programs
+ * may belong to two contexts; a failure is told by that of `a`. */
+typedef struct mpt_diff_options {
+    size_t size;
+    bool json;
+    bool color;
+} mpt_diff_options;
+#define MPT_DIFF_OPTIONS_INIT ((mpt_diff_options){.size = sizeof(mpt_diff_options)})
+MPT_API MPT_CHECKED mpt_status mpt_program_diff(const mpt_program *a, const mpt_program *b,
+                                                const mpt_diff_options *options,
+                                                mpt_write_fn write, void *ud);
+
 /* Names of the ten stages in order; NULL past the end. */
 MPT_API const char *mpt_stage_name(int index);
 

@@ -1,0 +1,419 @@
+/* plan/explain*.c and plan/layer_set.c: every field of a layer with the line that decided it,
+ * by path, glob, kind, part and checkpoint name; phases; defaults; hosts. */
+#include "inspect_fixture.h"
+
+#include "allowance.h"
+#include "recipe/schema_rows.h"
+
+/* ---- helpers ---- */
+
+static void explain(compiled *c, const char *layer, const mpt_explain_options *options,
+                    mpt_str *out) {
+    mpt_str_init(out, c->ctx);
+    assert_mpt_ok(c->ctx, mpt_program_explain(c->program, layer, options, keep, out));
+}
+
+/* The object of one field: phase, GEMM, operand, field. */
+static const json_t *field_of(const json_t *layer, int phase, const char *gemm,
+                              const char *operand, const char *field) {
+    const json_t *at = json_array_get(json_object_get(layer, "phases"), (size_t)phase);
+    at = json_object_get(json_object_get(json_object_get(at, gemm), operand), field);
+    assert_non_null(at);
+    return at;
+}
+
+static void assert_field(const json_t *field, const char *value, const char *at,
+                         const char *rule, const char *how) {
+    const char *names[] = {"value", "at", "rule", "how"};
+    const char *wanted[] = {value, at, rule, how};
+    for (int i = 0; i < 4; i++) {
+        const char *got = json_string_value(json_object_get(field, names[i]));
+        if (!got != !wanted[i] || (got && strcmp(got, wanted[i]) != 0))
+            fail_msg("%s: %s, not %s", names[i], got ? got : "null",
+                     wanted[i] ? wanted[i] : "null");
+    }
+}
+
+/* The explanation as JSON of one layer of a recipe. The caller frees *out_root. */
+static const json_t *layer_json(compiled *c, const char *name, json_t **out_root) {
+    mpt_explain_options options = MPT_EXPLAIN_OPTIONS_INIT;
+    mpt_str text;
+    options.json = true;
+    explain(c, name, &options, &text);
+    *out_root = parse_json(&text);
+    mpt_str_deinit(&text);
+    return json_array_get(json_object_get(*out_root, "layers"), 0);
+}
+
+/* ---- golden texts ---- */
+
+static void check_golden(const char *layer, const char *golden) {
+    compiled c;
+    mpt_str text;
+    open_file(&c, "recipes/nvfp4_12b.lua");
+    explain(&c, layer, NULL, &text);
+    assert_golden(&text, golden);
+    mpt_str_deinit(&text);
+    close_it(&c);
+}
+
+static void test_text_when_late_block_of_12b_then_golden(void **state) {
+    (void)state;
+    check_golden("layers.54.mixer.in_proj", "explain_12b_late.txt");
+}
+
+static void test_text_when_four_bit_block_of_12b_then_golden(void **state) {
+    (void)state;
+    check_golden("layers.20.mixer.out_proj", "explain_12b_four_bit.txt");
+}
+
+static void test_text_when_a_kind_is_named_then_equal_layers_stand_together(void **state) {
+    (void)state;
+    check_golden("{*.o_proj,norm_f,layers.0.norm}", "explain_12b_groups.txt");
+}
+
+/* ---- places ---- */
+
+static const char four_bit[] = "local four_bit = gemm {\n"
+                               "  weight = nvfp4 {\n"
+                               "    block = {16, 16} },\n"
+                               "  activation = nvfp4,\n"
+                               "  gradient = nvfp4 { rounding = \"stochastic\" },\n"
+                               "  wgrad = {\n"
+                               "    hadamard = hadamard { size = 16 } },\n"
+                               "  output = fp32,\n"
+                               "}\n";
+
+static void test_json_when_a_gemm_spans_lines_then_each_field_has_its_own(void **state) {
+    (void)state;
+    compiled c;
+    json_t *root;
+    open_text(&c, four_bit, "rules = {\n  rule { \"linear\", use = four_bit } }", "", NULL);
+    const json_t *up = layer_json(&c, "layers.0.up_proj", &root);
+    const char *rule = "precision.rules[1]";
+    assert_field(field_of(up, 0, "fprop", "w", "block"), "16x16", "r.lua:3", rule, "said");
+    assert_field(field_of(up, 0, "fprop", "w", "format"), "nvfp4 (e2m1)", "r.lua:2", rule,
+                 "said");
+    assert_field(field_of(up, 0, "dgrad", "w", "scale"), "current", "r.lua:2", rule,
+                 "by format");
+    assert_field(field_of(up, 0, "fprop", "x", "block"), "1x16", "r.lua:4", rule, "by format");
+    assert_field(field_of(up, 0, "dgrad", "dy", "rounding"), "stochastic", "r.lua:5", rule,
+                 "said");
+    assert_field(field_of(up, 0, "dgrad", "dy", "hadamard"), "none", "r.lua:5", rule,
+                 "by format");
+    assert_field(field_of(up, 0, "wgrad", "dy", "hadamard"), "size=16 signs=fixed", "r.lua:7",
+                 rule, "said");
+    const json_t *phase = json_array_get(json_object_get(up, "phases"), 0);
+    const json_t *fprop = json_object_get(phase, "fprop"),
+                 *wgrad = json_object_get(phase, "wgrad");
+    assert_field(json_object_get(fprop, "output"), "fp32", "r.lua:8", rule, "said");
+    assert_field(json_object_get(wgrad, "output"), "fp32", NULL, NULL, "default");
+    /* The rule itself is at another line than what it uses. */
+    const json_t *first = json_array_get(json_object_get(phase, "rules"), 0);
+    assert_string_equal(json_string_value(json_object_get(first, "at")), "r.lua:11");
+    json_decref(root);
+    close_it(&c);
+}
+
+static void test_json_when_asked_then_all_fields_of_all_slots_have_an_origin(void **state) {
+    (void)state;
+    static const char *const slots[][2] = {{"fprop", "x"}, {"fprop", "w"},  {"dgrad", "dy"},
+                                           {"dgrad", "w"}, {"wgrad", "dy"}, {"wgrad", "x"}};
+    compiled c;
+    json_t *root;
+    open_file(&c, "recipes/nvfp4_12b.lua");
+    const json_t *layer = layer_json(&c, "layers.54.mixer.in_proj", &root);
+    assert_int_equal(json_array_size(json_object_get(layer, "phases")), 2);
+    for (int p = 0; p < 2; p++)
+        for (size_t s = 0; s < MPT_COUNT(slots); s++)
+            for (int f = 0; f < mpt_record_quantizer.n_fields; f++) {
+                const char *name = mpt_record_quantizer.fields[f].name;
+                const json_t *field = field_of(layer, p, slots[s][0], slots[s][1], name);
+                const char *at = json_string_value(json_object_get(field, "at"));
+                assert_non_null(json_string_value(json_object_get(field, "value")));
+                assert_non_null(at);
+                assert_int_equal(strncmp(at, "recipes/nvfp4_12b.lua:", 22), 0);
+            }
+    json_decref(root);
+    close_it(&c);
+}
+
+static void test_json_when_two_rules_merge_then_each_has_its_fields(void **state) {
+    (void)state;
+    compiled c;
+    json_t *root;
+    open_text(&c, "",
+              "rules = {\n"
+              "  rule { \"linear\", use = mxfp8 },\n"
+              "  rule { \"*.up_proj\",\n"
+              "    use = gemm { gradient = { scale_format = \"pow2\",\n"
+              "      rounding = \"stochastic\" } } } }",
+              "", NULL);
+    const json_t *up = layer_json(&c, "layers.1.up_proj", &root);
+    const char *first = "precision.rules[1]", *second = "precision.rules[2]";
+    assert_field(field_of(up, 0, "dgrad", "dy", "format"), "mxfp8 (e4m3)", "r.lua:2", first,
+                 "said");
+    assert_field(field_of(up, 0, "dgrad", "dy", "rounding"), "stochastic", "r.lua:5", second,
+                 "said");
+    assert_field(field_of(up, 0, "dgrad", "dy", "scale_rule"), "up", "r.lua:4", second,
+                 "by scale_format");
+    assert_field(field_of(up, 0, "fprop", "x", "rounding"), "nearest", "r.lua:2", first,
+                 "by format");
+    json_decref(root);
+    close_it(&c);
+}
+
+static void test_text_when_a_recipe_derives_then_places_are_of_both_files(void **state) {
+    (void)state;
+    compiled c;
+    mpt_str text;
+    open_text(&c, "local w = nvfp4 { block = {16, 16} }\nlocal s = w {\n  pad = \"bf16\" }\n",
+              "rules = { rule { \"linear\", use = gemm { weight = s } } }", "", NULL);
+    explain(&c, "layers.0.up_proj", NULL, &text);
+    assert_holds(&text, "block         16x16         r.lua:1  precision.rules[1]\n");
+    assert_holds(&text, "pad           bf16          r.lua:3  precision.rules[1]\n");
+    mpt_str_deinit(&text);
+    close_it(&c);
+}
+
+/* ---- defaults ---- */
+
+static void test_text_when_no_rule_speaks_then_the_base_and_its_place(void **state) {
+    (void)state;
+    static const mpt_set set = {"precision.base", "fp16"};
+    compiled c;
+    mpt_str text;
+    open_text(&c, "", "", "", NULL);
+    explain(&c, "layers.0.up_proj", NULL, &text);
+    assert_holds(&text, "no rule speaks of it");
+    assert_holds(&text, "    format        bf16     default     precision.base\n");
+    assert_holds(&text, "    wgrad.output  fp32     default     the format of gradients\n");
+    mpt_str_deinit(&text);
+    explain(&c, "lm_head", NULL, &text);
+    assert_holds(&text, "    fprop.output  fp32     default     logits, read by the loss\n");
+    mpt_str_deinit(&text);
+    close_it(&c);
+    open_text(&c, "", "\n  base = fp32 ", "", NULL);
+    explain(&c, "norm", NULL, &text);
+    assert_holds(&text, "    compute  fp32   r.lua:2     precision.base\n");
+    mpt_str_deinit(&text);
+    close_it(&c);
+    open_text(&c, "", "\n  base = fp32 ", "", &set);
+    explain(&c, "norm", NULL, &text);
+    assert_holds(&text, "    compute  fp16   --set       precision.base\n");
+    mpt_str_deinit(&text);
+    close_it(&c);
+}
+
+static void test_text_when_pad_falls_back_then_that_is_why(void **state) {
+    (void)state;
+    compiled c;
+    mpt_str text;
+    open_text(&c, "",
+              "rules = { rule { \"linear\",\n"
+              "  use = gemm { weight = mxfp8 { block = {1, 128},\n    pad = \"bf16\" } } } }",
+              "", NULL);
+    explain(&c, "layers.0.up_proj", NULL, &text);
+    assert_holds(&text,
+                 "bf16     r.lua:3     pad of precision.rules[1]: the blocks do not fit\n");
+    mpt_str_deinit(&text);
+    close_it(&c);
+}
+
+static void test_text_when_a_host_made_the_rules_then_host(void **state) {
+    (void)state;
+    compiled c;
+    mpt_str text;
+    static const char rule_file[] = "embed.c";
+    open_text(&c, "", "", "", NULL);
+    mpt_program_destroy(c.program);
+    c.recipe->frozen = false; /* as a host that adds rules to a loaded recipe cannot */
+    mpt_rule_desc rule = {.size = sizeof rule, .selector = "linear", .use = "e4m3"};
+    c.recipe->where = MPT_NOWHERE;
+    assert_mpt_ok(c.ctx, mpt_recipe_add_rule(c.recipe, &rule));
+    rule = (mpt_rule_desc){.size = sizeof rule,
+                           .file = rule_file,
+                           .line = 7,
+                           .selector = "*.down_proj",
+                           .use = "e5m2 headroom=0.5"};
+    assert_mpt_ok(c.ctx, mpt_recipe_add_rule(c.recipe, &rule));
+    compile_it(&c, MPT_MODEL_FULL);
+    explain(&c, "layers.0.up_proj", NULL, &text);
+    assert_holds(&text, "    format        e4m3       host        precision.rules[1]\n");
+    assert_holds(&text,
+                 "    block         tensor     host        e4m3 of precision.rules[1]\n");
+    mpt_str_deinit(&text);
+    explain(&c, "layers.0.down_proj", NULL, &text);
+    assert_holds(&text, "    headroom      0.5        embed.c:7   precision.rules[2]\n");
+    mpt_str_deinit(&text);
+    close_it(&c);
+}
+
+/* ---- names ---- */
+
+static void expect_names(compiled *c, const char *layer, const char *heading) {
+    mpt_str text;
+    explain(c, layer, NULL, &text);
+    if (strncmp(text.data, heading, strlen(heading)) != 0)
+        fail_msg("%s gives %.*s", layer, (int)strcspn(text.data, "\n"), text.data);
+    mpt_str_deinit(&text);
+}
+
+static void test_names_when_a_checkpoint_has_them_then_roots_and_tensors_go(void **state) {
+    (void)state;
+    compiled c;
+    open_file(&c, "recipes/nvfp4_12b.lua");
+    const char *heading = "layers.54.mixer.in_proj: linear of block 54 of 62, 5,120 in, ";
+    expect_names(&c, "layers.54.mixer.in_proj", heading);
+    expect_names(&c, "backbone.layers.54.mixer.in_proj", heading);
+    expect_names(&c, "model.layers.54.mixer.in_proj.weight", heading);
+    expect_names(&c, "transformer.layers.54.mixer.in_proj.weight", heading);
+    expect_names(&c, "head", "lm_head: head, 5,120 in, 131,072 out\n");
+    expect_names(&c, "conv", "conv (all 27 layers): the same in all\n");
+    expect_names(&c, "linear", "linear in blocks 0..1, 54..61 (20 layers): the same in all\n");
+    expect_names(&c, "layers.8.mixer.k_proj",
+                 "layers.8.mixer.qkv_proj: linear of block 8 of 62, 5,120 in, 7,168 out\n"
+                 "k_proj is a part of it: q_proj, k_proj and v_proj are one product, with one "
+                 "precision\n");
+    close_it(&c);
+}
+
+static void expect_refused(compiled *c, const char *layer, const char *phase,
+                           const char *message) {
+    mpt_explain_options options = MPT_EXPLAIN_OPTIONS_INIT;
+    mpt_str text;
+    mpt_str_init(&text, c->ctx);
+    options.phase = phase;
+    assert_int_equal(mpt_program_explain(c->program, layer, &options, keep, &text),
+                     MPT_INVALID);
+    assert_string_equal(mpt_ctx_error(c->ctx)->message, message);
+    assert_null(text.data);
+}
+
+static void test_names_when_wrong_then_the_nearest_are_named(void **state) {
+    (void)state;
+    compiled c;
+    open_file(&c, "recipes/nvfp4_12b.lua");
+    expect_refused(&c, "layers.54.mixer.inproj", NULL,
+                   "the model has no layer 'layers.54.mixer.inproj'; did you mean "
+                   "'layers.54.mixer.in_proj'?");
+    expect_refused(&c, "layers.54.attention", NULL,
+                   "the model has no layer 'layers.54.attention'; block 54 has "
+                   "'layers.54.norm', 'layers.54.mixer.in_proj', 'layers.54.mixer.conv1d', "
+                   "'layers.54.mixer', 'layers.54.mixer.norm', 'layers.54.mixer.out_proj'");
+    expect_refused(&c, "lm_haed", NULL,
+                   "the model has no layer 'lm_haed'; did you mean 'lm_head'?");
+    expect_refused(&c, "lm_head", "setle",
+                   "the recipe has no phase 'setle'; did you mean 'settle'?");
+    expect_refused(&c, "lm_head", "x", "the recipe has no phase 'x'; its first is 'four_bit'");
+    close_it(&c);
+}
+
+/* ---- phases ---- */
+
+static void test_phases_when_one_is_named_then_it_alone_and_whole(void **state) {
+    (void)state;
+    compiled c;
+    mpt_str text;
+    mpt_explain_options options = MPT_EXPLAIN_OPTIONS_INIT;
+    open_file(&c, "recipes/nvfp4_12b.lua");
+    options.phase = "settle";
+    explain(&c, "layers.20.mixer.out_proj", &options, &text);
+    assert_holds(&text, "phase settle, from step 1360023\n");
+    assert_holds(&text, "phases[2].rules[1]");
+    assert_holds(&text, "  fprop.x, fprop.w: bf16\n");
+    assert_lacks(&text, "phase four_bit");
+    mpt_str_deinit(&text);
+    explain(&c, "lm_head", NULL, &text);
+    assert_holds(&text, "phase settle, from step 1360023: the same\n");
+    mpt_str_deinit(&text);
+    close_it(&c);
+}
+
+static void test_color_when_asked_then_what_no_rule_says_is_dim(void **state) {
+    (void)state;
+    compiled c;
+    mpt_str text;
+    mpt_explain_options options = MPT_EXPLAIN_OPTIONS_INIT;
+    open_text(&c, "", "rules = { rule { \"linear\", use = nvfp4 } }", "", NULL);
+    explain(&c, "layers.0.up_proj", NULL, &text);
+    assert_lacks(&text, "\033");
+    mpt_str_deinit(&text);
+    options.color = true;
+    explain(&c, "layers.0.up_proj", &options, &text);
+    assert_holds(&text, "\033[2m    block ");
+    assert_holds(&text, "\n    format ");
+    mpt_str_deinit(&text);
+    close_it(&c);
+}
+
+/* ---- writing, memory ---- */
+
+static void test_write_when_refused_then_io(void **state) {
+    (void)state;
+    compiled c;
+    open_text(&c, "", "", "", NULL);
+    assert_int_equal(mpt_program_explain(c.program, "*", NULL, refuse, NULL), MPT_IO);
+    close_it(&c);
+}
+
+/* Each allocation of the call fails once; nothing is lost. */
+static void test_memory_when_refused_then_out_of_memory_and_nothing_leaks(void **state) {
+    (void)state;
+    for (int json = 0; json < 2; json++) {
+        static const char text[] =
+            "return recipe { name = \"small\", model = (require \"models.mlp\") \"tiny\",\n"
+            "precision = { rules = { rule { \"linear\", use = nvfp4 } } },\n"
+            "train = { steps = 1, batch = 1, sequence = 16, lr = constant { peak = 1 } } }";
+        allowance a;
+        mpt_recipe *recipe;
+        mpt_program *program;
+        mpt_ctx *ctx = allowance_context(&a, -1);
+        mpt_compile_options compile = MPT_COMPILE_OPTIONS_INIT;
+        mpt_explain_options options = MPT_EXPLAIN_OPTIONS_INIT;
+        options.json = json == 1;
+        compile.n_threads = 1;
+        assert_mpt_ok(ctx,
+                      mpt_recipe_load_string(ctx, "r.lua", text, strlen(text), NULL, &recipe));
+        assert_mpt_ok(ctx, mpt_compile(recipe, &compile, &program));
+        long live = a.live;
+        mpt_status status = MPT_OUT_OF_MEMORY;
+        for (long n = 0; status != MPT_OK && n < 5000; n++) {
+            mpt_str out;
+            a.left = -1;
+            mpt_str_init(&out, ctx);
+            assert_true(keep(&out, "x", 1)); /* room that the allowance does not count */
+            a.left = n;
+            status = mpt_program_explain(program, "*", &options, keep, &out);
+            a.left = -1;
+            mpt_str_deinit(&out);
+            if (status != MPT_OK && status != MPT_IO)
+                assert_int_equal(status, MPT_OUT_OF_MEMORY);
+            assert_int_equal(a.live, live);
+        }
+        assert_int_equal(status, MPT_OK);
+        mpt_program_destroy(program);
+        mpt_recipe_destroy(recipe);
+        mpt_ctx_destroy(ctx);
+    }
+}
+
+static const struct CMUnitTest cases[] = {
+    cmocka_unit_test(test_text_when_late_block_of_12b_then_golden),
+    cmocka_unit_test(test_text_when_four_bit_block_of_12b_then_golden),
+    cmocka_unit_test(test_text_when_a_kind_is_named_then_equal_layers_stand_together),
+    cmocka_unit_test(test_json_when_a_gemm_spans_lines_then_each_field_has_its_own),
+    cmocka_unit_test(test_json_when_asked_then_all_fields_of_all_slots_have_an_origin),
+    cmocka_unit_test(test_json_when_two_rules_merge_then_each_has_its_fields),
+    cmocka_unit_test(test_text_when_a_recipe_derives_then_places_are_of_both_files),
+    cmocka_unit_test(test_text_when_no_rule_speaks_then_the_base_and_its_place),
+    cmocka_unit_test(test_text_when_pad_falls_back_then_that_is_why),
+    cmocka_unit_test(test_text_when_a_host_made_the_rules_then_host),
+    cmocka_unit_test(test_names_when_a_checkpoint_has_them_then_roots_and_tensors_go),
+    cmocka_unit_test(test_names_when_wrong_then_the_nearest_are_named),
+    cmocka_unit_test(test_phases_when_one_is_named_then_it_alone_and_whole),
+    cmocka_unit_test(test_color_when_asked_then_what_no_rule_says_is_dim),
+    cmocka_unit_test(test_write_when_refused_then_io),
+    cmocka_unit_test(test_memory_when_refused_then_out_of_memory_and_nothing_leaks),
+};
+MPT_TEST_MAIN(cases)
