@@ -24,18 +24,26 @@ static inline void compile_it(compiled *c, mpt_model_choice model) {
     assert_mpt_ok(c->ctx, mpt_compile(c->recipe, &options, &c->program));
 }
 
-/* A recipe of the tree: "recipes/nvfp4_12b.lua". */
-static inline void open_file(compiled *c, const char *name) {
+/* A recipe of the tree: "recipes/nvfp4_12b.lua"; `set` as --set, may be NULL. */
+static inline void open_file_as(compiled *c, const char *name, const mpt_set *set,
+                                mpt_model_choice model) {
     char path[512];
     mpt_str text;
+    mpt_load_options options = MPT_LOAD_OPTIONS_INIT;
+    options.sets = set;
+    options.n_sets = set != NULL;
     *c = (compiled){.ctx = mpt_test_ctx()};
     mpt_str_init(&text, c->ctx);
     snprintf(path, sizeof path, "%s/%s", MPT_SOURCE_DIR, name);
     assert_true(golden_read(path, &text));
-    assert_mpt_ok(c->ctx,
-                  mpt_recipe_load_string(c->ctx, name, text.data, text.len, NULL, &c->recipe));
+    assert_mpt_ok(c->ctx, mpt_recipe_load_string(c->ctx, name, text.data, text.len, &options,
+                                                 &c->recipe));
     mpt_str_deinit(&text);
-    compile_it(c, MPT_MODEL_FULL);
+    compile_it(c, model);
+}
+
+static inline void open_file(compiled *c, const char *name) {
+    open_file_as(c, name, NULL, MPT_MODEL_FULL);
 }
 
 /* A recipe that begins, on line 1 of r.lua, with its precision: mlp "tiny", 2 blocks. `before`

@@ -134,30 +134,20 @@ static void test_json_when_models_differ_then_kinds_and_all_parse(void **state) 
 
 static void test_text_when_proxies_are_compared_then_their_training(void **state) {
     (void)state;
+    static const char name[] = "recipes/nvfp4_12b.lua";
+    static const mpt_set set = {"train.proxy.batch", "16"};
     compiled one, other;
     mpt_str text;
-    mpt_compile_options options = MPT_COMPILE_OPTIONS_INIT;
-    options.model = MPT_MODEL_PROXY;
-    open_file(&one, "recipes/nvfp4_12b.lua");
-    open_file(&other, "recipes/nvfp4_12b.lua");
-    mpt_program_destroy(one.program);
-    mpt_program_destroy(other.program);
-    one.recipe->frozen = other.recipe->frozen = false;
-    assert_mpt_ok(other.ctx, mpt_recipe_set(other.recipe, "train.proxy.batch", "16"));
-    assert_mpt_ok(one.ctx, mpt_compile(one.recipe, &options, &one.program));
-    assert_mpt_ok(other.ctx, mpt_compile(other.recipe, &options, &other.program));
+    open_file_as(&one, name, NULL, MPT_MODEL_PROXY);
+    open_file_as(&other, name, &set, MPT_MODEL_PROXY);
     diff(&one, &other, false, &text);
     assert_holds(&text, "train.proxy.batch        8  16\n");
     assert_lacks(&text, "train.tokens");
     mpt_str_deinit(&text);
     close_it(&other);
     close_it(&one);
-    open_file(&one, "recipes/nvfp4_12b.lua");
-    open_file(&other, "recipes/nvfp4_12b.lua");
-    mpt_program_destroy(other.program);
-    other.recipe->frozen = false;
-    assert_mpt_ok(other.ctx, mpt_recipe_set(other.recipe, "train.proxy.batch", "16"));
-    compile_it(&other, MPT_MODEL_FULL);
+    open_file(&one, name);
+    open_file_as(&other, name, &set, MPT_MODEL_FULL);
     diff(&one, &other, false, &text);
     assert_holds(&text, "2 fields of the proxy's training differ: see --model proxy\n");
     mpt_str_deinit(&text);

@@ -3,6 +3,7 @@
 #include "inspect_fixture.h"
 
 #include "allowance.h"
+#include "mpt/model.h"
 #include "recipe/schema_rows.h"
 
 /* ---- helpers ---- */
@@ -220,30 +221,45 @@ static void test_text_when_pad_falls_back_then_that_is_why(void **state) {
     close_it(&c);
 }
 
+/* One block of two linear layers. */
+static mpt_status build(void *ud, mpt_nn *nn, bool proxy) {
+    (void)ud, (void)proxy;
+    mpt_model_value x = mpt_model_embedding(nn, "wte", mpt_model_tokens(nn), 0, 16);
+    mpt_model_block(nn, "h", 0);
+    x = mpt_model_linear(nn, "up", x, MPT_LINEAR(.out = 32));
+    x = mpt_model_linear(nn, "down", x, MPT_LINEAR(.out = 16));
+    mpt_model_end_block(nn);
+    return mpt_model_cross_entropy(
+        nn, mpt_model_linear(nn, "lm_head", x, MPT_LINEAR(.head = true)));
+}
+
 static void test_text_when_a_host_made_the_rules_then_host(void **state) {
     (void)state;
-    compiled c;
-    mpt_str text;
-    static const char rule_file[] = "embed.c";
-    open_text(&c, "", "", "", NULL);
-    mpt_program_destroy(c.program);
-    c.recipe->frozen = false; /* as a host that adds rules to a loaded recipe cannot */
+    static const mpt_set fields[] = {{"train.steps", "2"},      {"train.batch", "2"},
+                                     {"train.sequence", "16"},  {"train.lr", "wsd"},
+                                     {"train.lr.peak", "1e-3"}, {"precision.base", "fp32"}};
+    compiled c = {.ctx = mpt_test_ctx()};
     mpt_rule_desc rule = {.size = sizeof rule, .selector = "linear", .use = "e4m3"};
-    c.recipe->where = MPT_NOWHERE;
+    mpt_str text;
+    assert_mpt_ok(c.ctx, mpt_recipe_create(c.ctx, "small", &c.recipe));
+    assert_mpt_ok(c.ctx, mpt_recipe_set_model(c.recipe, "tiny", "16", build, NULL));
+    for (size_t i = 0; i < MPT_COUNT(fields); i++)
+        assert_mpt_ok(c.ctx, mpt_recipe_set(c.recipe, fields[i].path, fields[i].value));
     assert_mpt_ok(c.ctx, mpt_recipe_add_rule(c.recipe, &rule));
     rule = (mpt_rule_desc){.size = sizeof rule,
-                           .file = rule_file,
+                           .file = "embed.c",
                            .line = 7,
-                           .selector = "*.down_proj",
+                           .selector = "*.down",
                            .use = "e5m2 headroom=0.5"};
     assert_mpt_ok(c.ctx, mpt_recipe_add_rule(c.recipe, &rule));
     compile_it(&c, MPT_MODEL_FULL);
-    explain(&c, "layers.0.up_proj", NULL, &text);
+    explain(&c, "h.0.up", NULL, &text);
     assert_holds(&text, "    format        e4m3       host        precision.rules[1]\n");
     assert_holds(&text,
                  "    block         tensor     host        e4m3 of precision.rules[1]\n");
+    assert_holds(&text, "    fprop.output  fp32       host        precision.base\n");
     mpt_str_deinit(&text);
-    explain(&c, "layers.0.down_proj", NULL, &text);
+    explain(&c, "h.0.down", NULL, &text);
     assert_holds(&text, "    headroom      0.5        embed.c:7   precision.rules[2]\n");
     mpt_str_deinit(&text);
     close_it(&c);
