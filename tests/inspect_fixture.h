@@ -81,7 +81,29 @@ static inline json_t *parse_json(const mpt_str *text) {
     return json;
 }
 
-/* Whether the text holds this, each line anywhere. */
+/* Whether the text has a line of these cells, "block|16x16|r.lua:3": two spaces or more stand
+ * between two cells, and any number before the first. */
+static inline bool has_cells(const mpt_str *text, const char *cells) {
+    for (const char *line = text->data; line && *line;) {
+        const char *p = line + strspn(line, " "), *c = cells;
+        while (*c && (*c == '|' ? strncmp(p, "  ", 2) == 0 : *c == *p)) {
+            p += *c == '|' ? strspn(p, " ") : 1;
+            c++;
+        }
+        if (!*c && *p == '\n')
+            return true;
+        line += strcspn(line, "\n");
+        line += *line == '\n';
+    }
+    return false;
+}
+
+#define assert_cells(text, cells)                                                              \
+    do {                                                                                       \
+        if (!has_cells((text), (cells)))                                                       \
+            fail_msg("no line of %s in:\n%s", (cells), (text)->data ? (text)->data : "");      \
+    } while (0)
+/* Whether the text holds this. */
 #define assert_holds(text, part)                                                               \
     do {                                                                                       \
         if (!(text)->data || !strstr((text)->data, (part)))                                    \

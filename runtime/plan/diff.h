@@ -42,6 +42,7 @@ typedef struct mpt_diff_pair {
     mpt_diff_group *groups; /* by layers: same models */
     int n_covers, cap_covers;
     mpt_diff_cover *covers; /* by kinds that differ: other models */
+    mpt_diff_rows where;    /* with covers: for each precision its layers in words */
     mpt_diff_rows ways;     /* with covers: operands of precisions that only one side has */
 } mpt_diff_pair;
 

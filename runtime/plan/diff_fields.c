@@ -112,7 +112,7 @@ static mpt_status add_field(mpt_diff *diff, const line *a, const line *b) {
     if (a && b && a->n_value == b->n_value && !memcmp(a->value, b->value, a->n_value))
         return MPT_OK;
     if (!rows) {
-        diff->n_proxy += starts(any, "train.");
+        diff->n_proxy += a && b && starts(any, "train.");
         return MPT_OK;
     }
     const char *name = mpt_arena_printf(diff->arena, "%.*s", (int)any->n_name, any->name);

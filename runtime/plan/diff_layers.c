@@ -29,7 +29,7 @@ static void quantizer_texts(const mpt_quantizer *a, const mpt_quantizer *b,
                             char text[2][MPT_QUANTIZER_TEXT]) {
     mpt_quantizer_brief(a, text[0]);
     mpt_quantizer_brief(b, text[1]);
-    if (strcmp(text[0], text[1]) == 0) {
+    if (!same_quantizer(a, b) && strcmp(text[0], text[1]) == 0) {
         mpt_quantizer_text(a, text[0]);
         mpt_quantizer_text(b, text[1]);
     }
@@ -212,21 +212,38 @@ static bool has_equal(const mpt_diff_pair *pair, const mpt_diff_cover *cover) {
     return false;
 }
 
-/* Of precisions with products that one side alone has: beside the other's of the same name,
- * where that too stands alone. */
-static mpt_status compare_ways(mpt_diff *diff, mpt_diff_pair *pair) {
-    for (int i = 0; i < pair->n_covers; i++) {
-        const mpt_diff_cover *one = &pair->covers[i], *other = NULL;
-        if (!has_gemms(one->kind) || has_equal(pair, one))
+/* A precision with products that only this cover's side has. */
+static bool is_alone(const mpt_diff_pair *pair, const mpt_diff_cover *cover) {
+    return has_gemms(cover->kind) && !has_equal(pair, cover);
+}
+
+/* What stands beside a cover of a in b: of the same kind, alone as that is, of the same name
+ * where there is one. */
+static const mpt_diff_cover *counterpart(const mpt_diff_pair *pair, const mpt_diff_cover *one,
+                                         const bool *taken) {
+    const mpt_diff_cover *found = NULL;
+    for (int k = 0; k < pair->n_covers; k++) {
+        const mpt_diff_cover *c = &pair->covers[k];
+        if (taken[k] || c->side == one->side || c->kind != one->kind || !is_alone(pair, c))
             continue;
-        for (int k = 0; k < pair->n_covers && !other; k++) {
-            const mpt_diff_cover *c = &pair->covers[k];
-            if (c->side != one->side && c->kind == one->kind &&
-                strcmp(c->label, one->label) == 0 && !has_equal(pair, c))
-                other = c;
-        }
-        if (other && one->side == 1)
-            continue; /* told of from the other side */
+        if (strcmp(c->label, one->label) == 0)
+            return c;
+        found = found ? found : c;
+    }
+    return found;
+}
+
+static mpt_status compare_ways(mpt_diff *diff, mpt_diff_pair *pair) {
+    bool *taken = mpt_arena_alloc(diff->arena, (size_t)pair->n_covers + 1);
+    if (!taken)
+        return MPT_OUT_OF_MEMORY;
+    for (int i = 0; i < pair->n_covers; i++) { /* those of a stand before those of b */
+        const mpt_diff_cover *one = &pair->covers[i];
+        if (taken[i] || !is_alone(pair, one))
+            continue;
+        const mpt_diff_cover *other = counterpart(pair, one, taken);
+        if (other)
+            taken[other - pair->covers] = true;
         const mpt_policy *a = one->side == 0 ? one->policy : NULL;
         const mpt_policy *b = one->side == 1 ? one->policy : other ? other->policy : NULL;
         MPT_TRY(add_slots(diff, &pair->ways, a, b));
@@ -234,6 +251,53 @@ static mpt_status compare_ways(mpt_diff *diff, mpt_diff_pair *pair) {
             MPT_TRY(add_outputs(diff, &pair->ways, a, b));
     }
     return MPT_OK;
+}
+
+/* The n-th cover of a side with this kind and name, or NULL. */
+static const mpt_diff_cover *nth_cover(const mpt_diff_pair *pair, int side,
+                                       const mpt_diff_cover *like, int n) {
+    for (int i = 0; i < pair->n_covers; i++) {
+        const mpt_diff_cover *c = &pair->covers[i];
+        if (c->side == side && c->kind == like->kind && strcmp(c->label, like->label) == 0 &&
+            n-- == 0)
+            return c;
+    }
+    return NULL;
+}
+
+/* How many covers before this one have its side, kind and name. */
+static int rank_of(const mpt_diff_pair *pair, const mpt_diff_cover *cover) {
+    int n = 0;
+    while (nth_cover(pair, cover->side, cover, n) != cover)
+        n++;
+    return n;
+}
+
+/* "nvfp4 | linear in blocks 2..53 (104 layers) | linear in blocks 0..43 (88 layers)" */
+static mpt_status compare_where(mpt_diff *diff, mpt_diff_pair *pair) {
+    mpt_status status = MPT_OK;
+    for (int i = 0; status == MPT_OK && i < pair->n_covers; i++) {
+        const mpt_diff_cover *one = &pair->covers[i], *side[2];
+        int rank = rank_of(pair, one);
+        mpt_str text[2];
+        mpt_words name = {.len = 0};
+        for (int s = 0; s < 2; s++)
+            side[s] = nth_cover(pair, s, one, rank);
+        if (one->side == 1 && side[0])
+            continue; /* told of with that */
+        mpt_words_add(&name, rank ? "%s (%d)" : "%s", one->label, rank + 1);
+        for (int s = 0; s < 2; s++) {
+            mpt_str_init(&text[s], diff->ctx);
+            if (side[s])
+                mpt_layer_set_print(&side[s]->set, &text[s]);
+        }
+        status = text[0].failed || text[1].failed
+                     ? MPT_OUT_OF_MEMORY
+                     : mpt_diff_add(diff, &pair->where, name.data, text[0].data, text[1].data);
+        mpt_str_deinit(&text[0]);
+        mpt_str_deinit(&text[1]);
+    }
+    return status;
 }
 
 static mpt_status compare_kinds(mpt_diff *diff, mpt_diff_pair *pair) {
@@ -244,6 +308,7 @@ static mpt_status compare_kinds(mpt_diff *diff, mpt_diff_pair *pair) {
         if (!both || !is_plain_kind(diff, pair, kind))
             MPT_TRY(cover_kind(diff, pair, kind));
     }
+    MPT_TRY(compare_where(diff, pair));
     return compare_ways(diff, pair);
 }
 

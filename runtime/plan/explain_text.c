@@ -7,62 +7,25 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plan/sheet.h"
 #include "plan/text.h"
 #include "recipe/schema_store.h"
 
-enum { MOST_ROWS = 128, HEADING = 160 };
-#define DIM  "\033[2m"
-#define BOLD "\033[1m"
-#define END  "\033[0m"
+enum { HEADING = 160 };
 
-/* A table with headings between its rows, which columns ignore. */
-typedef struct sheet {
-    mpt_table table;
+/* The rows of one phase. */
+typedef struct page {
+    mpt_sheet sheet;
     const mpt_explained_phase *phase;
-    bool color;
-    int n;                            /* rows so far */
-    bool dim[MOST_ROWS];              /* by row */
-    char heading[MOST_ROWS][HEADING]; /* above the row; "" for none */
-} sheet;
+} page;
 
-static void sheet_init(sheet *s, const mpt_explained *e, const mpt_explained_phase *phase,
-                       mpt_ctx *ctx) {
-    s->phase = phase;
-    s->color = e->color;
-    s->n = 0;
-    memset(s->heading, 0, sizeof s->heading);
-    mpt_table_init(&s->table, ctx, "field|value|decided at|by");
-}
-
-static void sheet_row(sheet *s, const char *name, const char *value, const mpt_origin *origin,
-                      const mpt_origin_text *words) {
-    if (s->n == MOST_ROWS)
-        return;
-    mpt_table_cell(&s->table, "%s", name);
-    mpt_table_cell(&s->table, "%s", value);
-    mpt_table_cell(&s->table, "%s", words->at);
-    mpt_table_cell(&s->table, "%s", words->by);
-    s->dim[s->n++] = !mpt_origin_is_said(origin);
-}
-
-/* The rows indented, each under its heading; the titles stand first. */
-static void sheet_print(sheet *s, mpt_str *out) {
-    mpt_str text;
-    mpt_str_init(&text, out->ctx);
-    mpt_table_print(&s->table, &text);
-    int row = -1;
-    for (const char *p = text.data; p && *p; row++) {
-        size_t len = strcspn(p, "\n");
-        bool dim = s->color && (row < 0 || s->dim[row]);
-        if (row >= 0 && s->heading[row][0])
-            mpt_str_printf(out, "  %s%s%s\n", s->color ? BOLD : "", s->heading[row],
-                           s->color ? END : "");
-        mpt_str_printf(out, "    %s%.*s%s\n", dim ? DIM : "", (int)len, p, dim ? END : "");
-        p += len + (p[len] == '\n');
-    }
-    out->failed |= text.failed;
-    mpt_str_deinit(&text);
-    mpt_table_deinit(&s->table);
+static void add_row(page *rows, const char *name, const char *value, const mpt_origin *origin,
+                    const mpt_origin_text *words) {
+    mpt_table_cell(&rows->sheet.table, "%s", name);
+    mpt_table_cell(&rows->sheet.table, "%s", value);
+    mpt_table_cell(&rows->sheet.table, "%s", words->at);
+    mpt_table_cell(&rows->sheet.table, "%s", words->by);
+    mpt_sheet_row(&rows->sheet, !mpt_origin_is_said(origin));
 }
 
 /* ---- slots ---- */
@@ -103,21 +66,22 @@ static void slot_heading(const mpt_explanation *x, const bool *group, char out[H
              brief);
 }
 
-static void add_slot(sheet *rows, const mpt_explanation *x, int slot) {
+static void add_slot(page *rows, const mpt_explanation *x, int slot) {
     char value[MPT_QUANTIZER_TEXT];
     const char *format = mpt_plan_format(&x->slot[slot]);
     for (int f = 0; f < mpt_record_quantizer.n_fields; f++) {
         mpt_origin_text words;
         mpt_quantizer_field_text(&x->slot[slot], f, value);
         mpt_origin_words(rows->phase, &x->field[slot][f], format, "precision.base", &words);
-        sheet_row(rows, mpt_record_quantizer.fields[f].name, value, &x->field[slot][f], &words);
+        add_row(rows, mpt_record_quantizer.fields[f].name, value, &x->field[slot][f], &words);
     }
 }
 
 /* All slots that differ from those of `before` (NULL: all), equal ones once. Gives the slots
  * left out. */
-static int add_slots(sheet *rows, const mpt_explanation *x, const mpt_explanation *before) {
+static int add_slots(page *rows, const mpt_explanation *x, const mpt_explanation *before) {
     bool done[MPT_SLOT_COUNT] = {false};
+    char heading[HEADING];
     int left_out = 0;
     for (int s = 0; s < MPT_SLOT_COUNT; s++) {
         done[s] = before && same_slot(x, s, before, s);
@@ -131,7 +95,8 @@ static int add_slots(sheet *rows, const mpt_explanation *x, const mpt_explanatio
             group[t] = !done[t] && same_slot(x, s, x, t);
         for (int t = s; t < MPT_SLOT_COUNT; t++)
             done[t] = done[t] || group[t];
-        slot_heading(x, group, rows->heading[rows->n]);
+        slot_heading(x, group, heading);
+        mpt_sheet_heading(&rows->sheet, "  %s", heading);
         add_slot(rows, x, s);
     }
     return left_out;
@@ -146,7 +111,7 @@ static const char *output_default(const mpt_layer *layer, int gemm) {
                                                                    : "precision.base";
 }
 
-static int add_products(sheet *rows, const mpt_layer *layer, const mpt_explanation *x,
+static int add_products(page *rows, const mpt_layer *layer, const mpt_explanation *x,
                         const mpt_explanation *before) {
     int left_out = 0;
     for (int g = 0; g < MPT_GEMM_COUNT; g++) {
@@ -158,52 +123,57 @@ static int add_products(sheet *rows, const mpt_layer *layer, const mpt_explanati
             continue;
         }
         if (g == left_out)
-            snprintf(rows->heading[rows->n], HEADING, "products");
+            mpt_sheet_heading(&rows->sheet, "  products");
         snprintf(name, sizeof name, "%s.output", mpt_gemm_name((mpt_gemm)g));
         mpt_origin_words(rows->phase, &x->output_why[g], "", output_default(layer, g), &words);
-        sheet_row(rows, name, mpt_dtype_name(x->output[g]), &x->output_why[g], &words);
+        add_row(rows, name, mpt_dtype_name(x->output[g]), &x->output_why[g], &words);
     }
     return left_out;
 }
 
-static int add_compute(sheet *rows, const mpt_explanation *x, const mpt_explanation *before) {
+static int add_compute(page *rows, const mpt_explanation *x, const mpt_explanation *before) {
     mpt_origin_text words;
     if (before && before->compute == x->compute &&
         same_origin(&before->compute_why, &x->compute_why))
         return 1;
     mpt_origin_words(rows->phase, &x->compute_why, "", "precision.base", &words);
-    sheet_row(rows, "compute", mpt_dtype_name(x->compute), &x->compute_why, &words);
+    add_row(rows, "compute", mpt_dtype_name(x->compute), &x->compute_why, &words);
     return 0;
 }
 
 /* ---- one layer ---- */
 
+static void phase_heading(const mpt_explained *e, const mpt_explained_phase *phase,
+                          const char *what, mpt_str *out) {
+    mpt_words from = {.len = 0};
+    mpt_words_count(&from, phase->from);
+    mpt_str_printf(out, "\n");
+    if (e->program->n_phases > 1)
+        mpt_str_printf(out, "%sphase %s, from step %s%s%s\n", e->color ? MPT_BOLD : "",
+                       phase->name, from.data, what, e->color ? MPT_PLAIN : "");
+}
+
 static void print_phase(const mpt_explained *e, int index, int layer, mpt_str *out) {
     const mpt_explained_phase *phase = &e->phases[index];
     const mpt_explanation *x = &phase->layers[layer];
     const mpt_explanation *before = index ? &e->phases[index - 1].layers[layer] : NULL;
-    sheet rows;
+    page rows = {.phase = phase};
     int left_out;
-    sheet_init(&rows, e, phase, out->ctx);
+    mpt_sheet_init(&rows.sheet, out->ctx, "field|value|decided at|by", e->color, 4);
     if (x->has_gemms) {
         left_out = add_slots(&rows, x, before);
         left_out += add_products(&rows, &e->graph->layers[layer], x, before);
     } else {
         left_out = add_compute(&rows, x, before);
     }
-    if (e->program->n_phases > 1)
-        mpt_str_printf(out, "\n%sphase %s%s, from step %lld%s\n", e->color ? BOLD : "",
-                       phase->name, e->color ? END : "", (long long)phase->from,
-                       !before         ? ""
-                       : rows.n == 0   ? ": the same"
-                       : left_out == 0 ? ": all changes"
-                                       : ": what changes");
-    else
-        mpt_str_printf(out, "\n");
-    if (rows.n > 0)
-        sheet_print(&rows, out);
-    else
-        mpt_table_deinit(&rows.table);
+    bool none = rows.sheet.n_rows == 0;
+    phase_heading(e, phase,
+                  !before         ? ""
+                  : none          ? ": the same"
+                  : left_out == 0 ? ": all changes"
+                                  : ": what changes",
+                  out);
+    mpt_sheet_print(&rows.sheet, out);
 }
 
 /* The selectors, blocks and products of a rule, as a person would say them. */
@@ -283,13 +253,13 @@ static void print_part(const mpt_layer *layer, const char *part, mpt_str *out) {
 static void print_heading(const mpt_explained *e, const mpt_layer_set *group, int first,
                           mpt_str *out) {
     const mpt_layer *layer = &e->graph->layers[first];
-    mpt_str_printf(out, "%s", e->color ? BOLD : "");
+    mpt_str_printf(out, "%s", e->color ? MPT_BOLD : "");
     mpt_layer_set_print(group, out);
-    mpt_str_printf(out, "%s", e->color ? END : "");
+    mpt_str_printf(out, "%s", e->color ? MPT_PLAIN : "");
     if (group->n == 1) {
         mpt_str_printf(out, ": %s", mpt_layer_kind_name(layer->kind));
         if (layer->block >= 0)
-            mpt_str_printf(out, " of block %d of %d", layer->block, e->graph->n_blocks);
+            mpt_str_printf(out, " in block %d of 0..%d", layer->block, e->graph->n_blocks - 1);
         print_shape(layer, out);
     } else {
         mpt_str_printf(out, ": the same in all");

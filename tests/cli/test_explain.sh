@@ -7,7 +7,7 @@
 try explain "$RECIPES/nvfp4_12b.lua" layers.54.mixer.in_proj
 want_status 0
 want_no_err
-want_out '^layers\.54\.mixer\.in_proj: linear of block 54 of 62'
+want_out '^layers\.54\.mixer\.in_proj: linear in block 54 of 0\.\.61'
 for field in format block scale scale_format scale_rule outer headroom rounding hadamard \
     nonfinite source pad; do
     want_out "^    $field +[^ ].* .*/recipes/nvfp4_12b\.lua:[0-9]+ +.*precision\.rules\[3\]"
@@ -19,7 +19,7 @@ want_status 0
 want_out '"path": "layers\.54\.mixer\.in_proj"'
 try explain "$RECIPES/nvfp4_12b.lua" layers.20.mixer.out_proj --phase settle
 want_status 0
-want_out '^phase settle, from step 1360023$'
+want_out '^phase settle, from step 1,360,023$'
 try explain "$RECIPES/nvfp4_12b.lua" lm_head --model proxy --set precision.base=fp32
 want_status 0
 want_out 'format +fp32 +--set +precision\.base'
@@ -56,7 +56,7 @@ want_out '^identical$'
 try diff "$RECIPES/gpt2_nvfp4.lua" "$RECIPES/gpt2_mxfp8.lua"
 want_status 0
 want_out 'mxfp8 1x32'
-want_out '^a +gpt2_nvfp4 '
+want_out '^recipe +gpt2_nvfp4 +gpt2_mxfp8$'
 try diff "$RECIPES/nvfp4_12b.lua" "$ROOT/tests/lua/nvfp4_8b.lua"
 want_status 0
 want_out '^  blocks +62 +52$'

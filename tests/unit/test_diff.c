@@ -49,7 +49,8 @@ static void check_text(const char *a, const char *more_a, const char *b, const c
     open_text(&other, "", b, more_b, NULL);
     diff(&one, &other, false, &text);
     for (; *parts; parts++)
-        assert_holds(&text, *parts);
+        if (!has_cells(&text, *parts))
+            assert_holds(&text, *parts);
     if (lacks)
         assert_lacks(&text, lacks);
     mpt_str_deinit(&text);
@@ -62,15 +63,14 @@ static void test_text_when_the_same_then_identical(void **state) {
     (void)state;
     const char *rules = "rules = { rule { \"linear\", use = nvfp4 } }";
     check_text(rules, "", rules, "description = \"other words\",",
-               PARTS("\nidentical\n  the recipes say the same and compile to the same"),
-               "training");
+               PARTS("\nidentical\n  they say the same and compile to the same"), "training");
 }
 
 static void test_text_when_only_words_differ_then_that_is_said(void **state) {
     (void)state;
     check_text("rules = { rule { \"linear\", use = nvfp4 } }", "",
                "rules = { rule { \"linear\", use = e4m3 }, rule { \"linear\", use = nvfp4 } }",
-               "", PARTS("\nno difference in effect\n  the recipes are written differently"),
+               "", PARTS("\nno difference in effect\n  they are written differently"),
                "identical");
 }
 
@@ -81,7 +81,7 @@ static void test_text_when_one_slot_differs_then_one_row(void **state) {
                "use = gemm { gradient = { rounding = \"stochastic\" } } } }",
                "",
                PARTS("precision of layers\n  linear in block 1 (2 layers)\n",
-                     "dgrad.dy, wgrad.dy  nvfp4 1x16  nvfp4 1x16 stochastic\n"),
+                     "dgrad.dy, wgrad.dy|nvfp4 1x16|nvfp4 1x16 stochastic"),
                "fprop");
 }
 
@@ -91,17 +91,17 @@ static void test_text_when_phases_differ_then_pairs_over_the_run(void **state) {
                "phases = { phase { \"a\" }, phase { \"b\", from = 0.5, rules = {"
                "rule { \"linear\", use = bf16 } } } },",
                "rules = { rule { \"linear\", use = nvfp4 } }", "",
-               PARTS("phases  a, b from 0.5  main\n",
-                     "precision of layers, while a is in b and b in main\n"
+               PARTS("phases|a, b from 0.5|main",
+                     "precision of layers while a is in b and b in main\n"
                      "  linear (all 4 layers)\n",
-                     "all six operands  bf16  nvfp4 1x16\n"),
+                     "all six operands|bf16|nvfp4 1x16"),
                "while a is in a");
 }
 
 static void test_text_when_other_layers_compute_otherwise_then_compute(void **state) {
     (void)state;
     check_text("rules = { rule { \"norm\", use = fp32 } }", "", "", "",
-               PARTS("norm (all 3 layers)\n", "compute  fp32  bf16\n"), "operands");
+               PARTS("norm (all 3 layers)\n", "compute|fp32|bf16"), "operands");
 }
 
 static void test_json_when_models_differ_then_kinds_and_all_parse(void **state) {
@@ -141,7 +141,7 @@ static void test_text_when_proxies_are_compared_then_their_training(void **state
     open_file_as(&one, name, NULL, MPT_MODEL_PROXY);
     open_file_as(&other, name, &set, MPT_MODEL_PROXY);
     diff(&one, &other, false, &text);
-    assert_holds(&text, "train.proxy.batch        8  16\n");
+    assert_cells(&text, "train.proxy.batch|8|16");
     assert_lacks(&text, "train.tokens");
     mpt_str_deinit(&text);
     close_it(&other);
@@ -149,7 +149,7 @@ static void test_text_when_proxies_are_compared_then_their_training(void **state
     open_file(&one, name);
     open_file_as(&other, name, &set, MPT_MODEL_FULL);
     diff(&one, &other, false, &text);
-    assert_holds(&text, "2 fields of the proxy's training differ: see --model proxy\n");
+    assert_holds(&text, "and 2 of the proxy's: see --model proxy\n");
     mpt_str_deinit(&text);
     close_it(&other);
     close_it(&one);

@@ -164,15 +164,16 @@ static void test_json_when_two_rules_merge_then_each_has_its_fields(void **state
     close_it(&c);
 }
 
-static void test_text_when_a_recipe_derives_then_places_are_of_both_files(void **state) {
+static void
+test_text_when_a_format_is_refined_twice_then_each_field_has_its_line(void **state) {
     (void)state;
     compiled c;
     mpt_str text;
     open_text(&c, "local w = nvfp4 { block = {16, 16} }\nlocal s = w {\n  pad = \"bf16\" }\n",
               "rules = { rule { \"linear\", use = gemm { weight = s } } }", "", NULL);
     explain(&c, "layers.0.up_proj", NULL, &text);
-    assert_holds(&text, "block         16x16         r.lua:1  precision.rules[1]\n");
-    assert_holds(&text, "pad           bf16          r.lua:3  precision.rules[1]\n");
+    assert_cells(&text, "block|16x16|r.lua:1|precision.rules[1]");
+    assert_cells(&text, "pad|bf16|r.lua:3|precision.rules[1]");
     mpt_str_deinit(&text);
     close_it(&c);
 }
@@ -187,21 +188,21 @@ static void test_text_when_no_rule_speaks_then_the_base_and_its_place(void **sta
     open_text(&c, "", "", "", NULL);
     explain(&c, "layers.0.up_proj", NULL, &text);
     assert_holds(&text, "no rule speaks of it");
-    assert_holds(&text, "    format        bf16     default     precision.base\n");
-    assert_holds(&text, "    wgrad.output  fp32     default     the format of gradients\n");
+    assert_cells(&text, "format|bf16|default|precision.base");
+    assert_cells(&text, "wgrad.output|fp32|default|the format of gradients");
     mpt_str_deinit(&text);
     explain(&c, "lm_head", NULL, &text);
-    assert_holds(&text, "    fprop.output  fp32     default     logits, read by the loss\n");
+    assert_cells(&text, "fprop.output|fp32|default|logits, read by the loss");
     mpt_str_deinit(&text);
     close_it(&c);
     open_text(&c, "", "\n  base = fp32 ", "", NULL);
     explain(&c, "norm", NULL, &text);
-    assert_holds(&text, "    compute  fp32   r.lua:2     precision.base\n");
+    assert_cells(&text, "compute|fp32|r.lua:2|precision.base");
     mpt_str_deinit(&text);
     close_it(&c);
     open_text(&c, "", "\n  base = fp32 ", "", &set);
     explain(&c, "norm", NULL, &text);
-    assert_holds(&text, "    compute  fp16   --set       precision.base\n");
+    assert_cells(&text, "compute|fp16|--set|precision.base");
     mpt_str_deinit(&text);
     close_it(&c);
 }
@@ -215,8 +216,7 @@ static void test_text_when_pad_falls_back_then_that_is_why(void **state) {
               "  use = gemm { weight = mxfp8 { block = {1, 128},\n    pad = \"bf16\" } } } }",
               "", NULL);
     explain(&c, "layers.0.up_proj", NULL, &text);
-    assert_holds(&text,
-                 "bf16     r.lua:3     pad of precision.rules[1]: the blocks do not fit\n");
+    assert_cells(&text, "format|bf16|r.lua:3|pad of precision.rules[1]: the blocks do not fit");
     mpt_str_deinit(&text);
     close_it(&c);
 }
@@ -254,13 +254,12 @@ static void test_text_when_a_host_made_the_rules_then_host(void **state) {
     assert_mpt_ok(c.ctx, mpt_recipe_add_rule(c.recipe, &rule));
     compile_it(&c, MPT_MODEL_FULL);
     explain(&c, "h.0.up", NULL, &text);
-    assert_holds(&text, "    format        e4m3       host        precision.rules[1]\n");
-    assert_holds(&text,
-                 "    block         tensor     host        e4m3 of precision.rules[1]\n");
-    assert_holds(&text, "    fprop.output  fp32       host        precision.base\n");
+    assert_cells(&text, "format|e4m3|host|precision.rules[1]");
+    assert_cells(&text, "block|tensor|host|e4m3 of precision.rules[1]");
+    assert_cells(&text, "fprop.output|fp32|host|precision.base");
     mpt_str_deinit(&text);
     explain(&c, "h.0.down", NULL, &text);
-    assert_holds(&text, "    headroom      0.5        embed.c:7   precision.rules[2]\n");
+    assert_cells(&text, "headroom|0.5|embed.c:7|precision.rules[2]");
     mpt_str_deinit(&text);
     close_it(&c);
 }
@@ -279,16 +278,16 @@ static void test_names_when_a_checkpoint_has_them_then_roots_and_tensors_go(void
     (void)state;
     compiled c;
     open_file(&c, "recipes/nvfp4_12b.lua");
-    const char *heading = "layers.54.mixer.in_proj: linear of block 54 of 62, 5,120 in, ";
+    const char *heading = "layers.54.mixer.in_proj: linear in block 54 of 0..61, 5,120 in, ";
     expect_names(&c, "layers.54.mixer.in_proj", heading);
     expect_names(&c, "backbone.layers.54.mixer.in_proj", heading);
     expect_names(&c, "model.layers.54.mixer.in_proj.weight", heading);
     expect_names(&c, "transformer.layers.54.mixer.in_proj.weight", heading);
     expect_names(&c, "head", "lm_head: head, 5,120 in, 131,072 out\n");
-    expect_names(&c, "conv", "conv (all 27 layers): the same in all\n");
-    expect_names(&c, "linear", "linear in blocks 0..1, 54..61 (20 layers): the same in all\n");
-    expect_names(&c, "layers.8.mixer.k_proj",
-                 "layers.8.mixer.qkv_proj: linear of block 8 of 62, 5,120 in, 7,168 out\n"
+    expect_names(&c, "conv", "conv (all 28 layers): the same in all\n");
+    expect_names(&c, "linear", "linear in blocks 0..1 (4 layers): the same in all\n");
+    expect_names(&c, "layers.7.mixer.k_proj",
+                 "layers.7.mixer.qkv_proj: linear in block 7 of 0..61, 5,120 in, 7,168 out\n"
                  "k_proj is a part of it: q_proj, k_proj and v_proj are one product, with one "
                  "precision\n");
     close_it(&c);
@@ -335,13 +334,13 @@ static void test_phases_when_one_is_named_then_it_alone_and_whole(void **state) 
     open_file(&c, "recipes/nvfp4_12b.lua");
     options.phase = "settle";
     explain(&c, "layers.20.mixer.out_proj", &options, &text);
-    assert_holds(&text, "phase settle, from step 1360023\n");
+    assert_holds(&text, "phase settle, from step 1,360,023\n");
     assert_holds(&text, "phases[2].rules[1]");
     assert_holds(&text, "  fprop.x, fprop.w: bf16\n");
     assert_lacks(&text, "phase four_bit");
     mpt_str_deinit(&text);
     explain(&c, "lm_head", NULL, &text);
-    assert_holds(&text, "phase settle, from step 1360023: the same\n");
+    assert_holds(&text, "phase settle, from step 1,360,023: the same\n");
     mpt_str_deinit(&text);
     close_it(&c);
 }
@@ -357,7 +356,7 @@ static void test_color_when_asked_then_what_no_rule_says_is_dim(void **state) {
     mpt_str_deinit(&text);
     options.color = true;
     explain(&c, "layers.0.up_proj", &options, &text);
-    assert_holds(&text, "\033[2m    block ");
+    assert_holds(&text, "    \033[2mblock ");
     assert_holds(&text, "\n    format ");
     mpt_str_deinit(&text);
     close_it(&c);
@@ -421,7 +420,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_json_when_a_gemm_spans_lines_then_each_field_has_its_own),
     cmocka_unit_test(test_json_when_asked_then_all_fields_of_all_slots_have_an_origin),
     cmocka_unit_test(test_json_when_two_rules_merge_then_each_has_its_fields),
-    cmocka_unit_test(test_text_when_a_recipe_derives_then_places_are_of_both_files),
+    cmocka_unit_test(test_text_when_a_format_is_refined_twice_then_each_field_has_its_line),
     cmocka_unit_test(test_text_when_no_rule_speaks_then_the_base_and_its_place),
     cmocka_unit_test(test_text_when_pad_falls_back_then_that_is_why),
     cmocka_unit_test(test_text_when_a_host_made_the_rules_then_host),
