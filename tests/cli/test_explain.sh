@@ -57,12 +57,12 @@ try diff "$RECIPES/gpt2_nvfp4.lua" "$RECIPES/gpt2_mxfp8.lua"
 want_status 0
 want_out 'mxfp8 1x32'
 want_out '^recipe +gpt2_nvfp4 +gpt2_mxfp8$'
-try diff "$RECIPES/nvfp4_12b.lua" "$ROOT/tests/lua/nvfp4_8b.lua"
+try diff "$RECIPES/nvfp4_12b.lua" "$RECIPES/nvfp4_8b.lua"
 want_status 0
 want_out '^  blocks +62 +52$'
 want_out '^  train\.tokens +10,000,000,000,000 +1,000,000,000,000$'
 [ "$(wc -l <out)" -lt 40 ] || wrong "the difference has 40 lines or more"
-try diff "$RECIPES/nvfp4_12b.lua" "$ROOT/tests/lua/nvfp4_8b.lua" --json
+try diff "$RECIPES/nvfp4_12b.lua" "$RECIPES/nvfp4_8b.lua" --json
 want_status 0
 want_out '"identical": false'
 try diff "$RECIPES/nvfp4_12b.lua" missing.lua

@@ -32,7 +32,7 @@ static void check_files(const char *a, const char *b, const char *golden) {
 
 static void test_text_when_12b_and_8b_then_golden_and_short(void **state) {
     (void)state;
-    check_files("recipes/nvfp4_12b.lua", "tests/lua/nvfp4_8b.lua", "diff_12b_8b.txt");
+    check_files("recipes/nvfp4_12b.lua", "recipes/nvfp4_8b.lua", "diff_12b_8b.txt");
 }
 
 static void test_text_when_formats_differ_then_layers_by_groups(void **state) {
@@ -109,7 +109,7 @@ static void test_json_when_models_differ_then_kinds_and_all_parse(void **state) 
     compiled one, other;
     mpt_str text;
     open_file(&one, "recipes/nvfp4_12b.lua");
-    open_file(&other, "tests/lua/nvfp4_8b.lua");
+    open_file(&other, "recipes/nvfp4_8b.lua");
     diff(&one, &other, true, &text);
     json_t *json = parse_json(&text);
     assert_true(json_is_false(json_object_get(json, "identical")));
