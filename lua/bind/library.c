@@ -170,6 +170,19 @@ static int safe_randomseed(lua_State *L) {
 
 enum { NAMES_MAX = 256 };
 
+/* What Lua has elsewhere and a recipe has not, so that no word that merely looks like it is
+ * suggested. */
+static bool is_withheld(const char *key) {
+    static const char *const names[] = {
+        "load",   "loadstring", "loadfile", "dofile", "collectgarbage", "coroutine", "debug",
+        "dump",   "io",         "os",       "module", "package",        "setfenv",   "getfenv",
+        "unpack", "warn",       "_G"};
+    for (size_t i = 0; i < MPT_COUNT(names); i++)
+        if (strcmp(key, names[i]) == 0)
+            return true;
+    return false;
+}
+
 /* Unknown name: upvalue 1 is what the table is called ("" for the globals). The table itself is
  * the hidden one, so its keys are what could have been meant. */
 static int unknown_name(lua_State *L) {
@@ -185,7 +198,9 @@ static int unknown_name(lua_State *L) {
     mpt_status status = MPT_FAIL(ctx, MPT_INVALID, mpt_sandbox_where(L, 1),
                                  "unknown name '%s%s%s'", table, dot, key);
     const char *nearest = mpt_nearest(key, names, n);
-    if (nearest)
+    if (is_withheld(key))
+        mpt_hint(ctx, "a recipe only declares, and has no '%s' of Lua's", key);
+    else if (nearest)
         mpt_hint(ctx, "did you mean '%s%s%s'?", table, dot, nearest);
     else if (!*table)
         mpt_hint(ctx, "a variable of your own is made with `local`");

@@ -22,7 +22,11 @@ mpt_sandbox *mpt_sandbox_of(lua_State *L) {
 
 /* ---- memory ---- */
 
+/* Lua's own message for this has no place, so the line that runs is kept here: asking for it
+ * allocates nothing. */
 static void *refuse(mpt_sandbox *box, mpt_lua_stop why, size_t bytes) {
+    if (box->L && box->stop == MPT_LUA_STOP_NONE)
+        box->stop_where = mpt_sandbox_where(box->L, 0);
     box->refused = why;
     box->refused_bytes = bytes;
     return NULL;

@@ -1,0 +1,7 @@
+-- refused: hostile_gc_later.lua:2: __gc is not available in a recipe
+local m = {} setmetatable({}, m) m.__gc = function() end setmetatable({}, m)
+local gpt2 = require "models.gpt2"
+return recipe {
+  model = gpt2 "tiny",
+  train = { steps = 4, batch = 2, sequence = 16, lr = constant { peak = 1e-3, warmup = 1 } },
+}

@@ -1,0 +1,7 @@
+-- refused: hostile_gsub.lua:2: the recipe makes a string of more than 64 KiB; it only declares: look for a string that grows
+local s = ("x"):rep(100000) while true do s:gsub(".", "%0%0") end
+local gpt2 = require "models.gpt2"
+return recipe {
+  model = gpt2 "tiny",
+  train = { steps = 4, batch = 2, sequence = 16, lr = constant { peak = 1e-3, warmup = 1 } },
+}

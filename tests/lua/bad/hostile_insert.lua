@@ -1,0 +1,7 @@
+-- refused: hostile_insert.lua:2: the recipe did not end within 20 million steps; it only declares: look for a loop without an end
+local t = { 1 } while true do for i = 1, 1e6 do table.insert(t, 1, i) end end
+local gpt2 = require "models.gpt2"
+return recipe {
+  model = gpt2 "tiny",
+  train = { steps = 4, batch = 2, sequence = 16, lr = constant { peak = 1e-3, warmup = 1 } },
+}

@@ -1,0 +1,7 @@
+-- refused: hostile_tail_calls.lua:2: the recipe did not end within 20 million steps; it only declares: look for a loop without an end
+local function f() return f() end f()
+local gpt2 = require "models.gpt2"
+return recipe {
+  model = gpt2 "tiny",
+  train = { steps = 4, batch = 2, sequence = 16, lr = constant { peak = 1e-3, warmup = 1 } },
+}

@@ -1,0 +1,2 @@
+-- refused: syntax.lua:3: unexpected symbol near <eof>
+return recipe { model = 
