@@ -108,7 +108,7 @@ static void test_drawing_when_the_model_is_absurd_then_it_ends_soon(void **state
     assert_non_null(strstr(mpt_ctx_error(ctx)->message,
                            "drawing the model did not end within 20 million steps, with "));
     assert_non_null(strstr(mpt_ctx_error(ctx)->message, "give the model fewer blocks"));
-    assert_true(mpt_ctx_memory(ctx).peak_bytes < (size_t)256 << 20);
+    assert_true(mpt_ctx_memory(ctx).peak_bytes < (size_t)128 << 20);
     mpt_lua_finish(ctx, NULL);
 }
 
@@ -116,8 +116,8 @@ static void test_drawing_when_the_model_is_deep_then_it_is_drawn(void **state) {
     (void)state;
     mpt_ctx *ctx = mpt_test_ctx();
     int n_blocks;
-    assert_mpt_ok(ctx, draw(ctx, "3000", &n_blocks));
-    assert_int_equal(n_blocks, 3000);
+    assert_mpt_ok(ctx, draw(ctx, "2000", &n_blocks));
+    assert_int_equal(n_blocks, 2000);
     mpt_lua_finish(ctx, NULL);
 }
 
