@@ -24,7 +24,8 @@ static mpt_quantize_job job_of(const mpt_node *node, bool column, const mpt_tens
     job.rows = x->dims[0];
     job.cols = x->dims[1];
     job.column = column;
-    job.bf16 = x->dtype == MPT_DTYPE_BF16;
+    /* What norms put out in 8 bits comes here as the BF16 numbers that they are. */
+    job.bf16 = x->dtype == MPT_DTYPE_BF16 || mpt_dtype_bits(x->dtype) == 8;
     job.fp16 = x->dtype == MPT_DTYPE_FP16;
     return job;
 }

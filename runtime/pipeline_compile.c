@@ -140,7 +140,12 @@ static mpt_status make_precise(const compiling *c, mpt_program *program, int pha
     mpt_precision_options options = {
         .base = recipe->base,
         .residual = recipe->residual == MPT_DTYPE_COUNT ? recipe->base : recipe->residual,
-        .policies = policies};
+        .policies = policies,
+        .activation =
+            recipe->activation == MPT_DTYPE_COUNT ? MPT_DTYPE_FP32 : recipe->activation,
+        .activation_where = recipe->activation_where,
+        .ops = c->recipe->ops,
+        .out_activation = &c->recipe->activation_decides};
     *out_policies = policies;
     return mpt_graph_apply_precision(graph, &options);
 }

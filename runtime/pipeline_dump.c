@@ -52,8 +52,9 @@ static void print_policies(const mpt_phase_program *phase, mpt_str *out) {
     for (int i = 0; i < phase->graph->n_layers; i++) {
         const mpt_layer *layer = &phase->graph->layers[i];
         const mpt_policy *policy = &phase->policies[i];
-        mpt_where where =
-            policy->n_decided ? policy->decided_by[policy->n_decided - 1] : MPT_NOWHERE;
+        mpt_where where = policy->by_ops      ? policy->ops_where
+                          : policy->n_decided ? policy->decided_by[policy->n_decided - 1]
+                                              : MPT_NOWHERE;
         mpt_table_cell(&table, "%s", layer->path);
         mpt_table_cell(&table, "%s", mpt_layer_kind_name(layer->kind));
         add_policy_cells(&table, layer, policy);

@@ -86,7 +86,8 @@ static inline void rig_make_precise(mpt_ctx *ctx, const rig_options *o, int phas
     }
     if (o->choose)
         o->choose(o->choose_ud, graph, phase, policies);
-    mpt_precision_options options = {MPT_DTYPE_BF16, MPT_DTYPE_BF16, policies};
+    mpt_precision_options options = {
+        .base = MPT_DTYPE_BF16, .residual = MPT_DTYPE_BF16, .policies = policies};
     assert_mpt_ok(ctx, mpt_graph_apply_precision(graph, &options));
 }
 

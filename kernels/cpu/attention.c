@@ -3,10 +3,13 @@
  * Forward: a tile of queries walks over the tiles of keys before it, keeping the running
  * maximum, sum and output of each row. Backward: the tile's probabilities are rebuilt from the
  * log-sum-exp. One sequence and key head is one piece of work in the backward pass, so that the
- * sums over its query heads have one order. Formulas as in kernels/ref/ref_attention.c. */
+ * sums over its query heads have one order. Where probabilities are rounded to a format, the
+ * rows' largest scores are found in a pass of their own first: what is rounded must not depend
+ * on the tiles. Formulas as in kernels/ref/ref_attention.c. */
 #include <omp.h>
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/quantize.h"
 #include "kernels/cpu/vector.h"
 
 enum { TILE = 64 };
@@ -23,6 +26,7 @@ typedef struct head {
     float *y, *y_lse, *dq, *dk, *dv;
     int64_t q_stride, k_stride, n_heads, dim, sequence;
     float scale;
+    mpt_dtype softmax; /* of the probabilities; FP32: not rounded */
 } head;
 
 /* One tile of scores: queries first_q ..., keys first_k ... */
@@ -74,6 +78,27 @@ MPT_CLONES static void tile_softmax(const head *h, const tile *t, tile_room *roo
     }
 }
 
+/* Rounds the exponentials of a tile to the softmax's format. */
+static void tile_round(const head *h, const tile *t, float *score) {
+    const mpt_quantize_kernels *kernels = mpt_quantize_kernels_of(mpt_quantize_best_level());
+    for (int64_t i = 0; h->softmax != MPT_DTYPE_FP32 && i < t->n_q; i++)
+        kernels->round(h->softmax, score + i * TILE, score + i * TILE, (size_t)t->n_k);
+}
+
+/* The largest score of each query of a tile, over all its keys; -inf without a format, where it
+ * is not needed ahead. */
+static void tile_largest(const head *h, int64_t q, tile_room *room) {
+    for (int64_t i = 0; i < TILE; i++)
+        room->most[i] = -INFINITY;
+    for (int64_t k = 0; h->softmax != MPT_DTYPE_FP32 && k <= q; k++) {
+        tile t = tile_at(h->sequence, q, k);
+        tile_scores(h, &t, room->score);
+        for (int64_t i = 0; i < t.n_q; i++)
+            room->most[i] =
+                mpt_largest(room->score + i * TILE, t.diagonal ? i + 1 : t.n_k, room->most[i]);
+    }
+}
+
 static void tile_output(const head *h, const tile *t, const float *score) {
     mpt_cpu_sgemm(&(mpt_sgemm){.m = t->n_q,
                                .n = h->dim,
@@ -90,14 +115,14 @@ static void tile_output(const head *h, const tile *t, const float *score) {
 
 static void attend_tile(const head *h, int64_t q, tile_room *room) {
     tile t = tile_at(h->sequence, q, 0);
-    for (int64_t i = 0; i < t.n_q; i++) {
-        room->most[i] = -INFINITY;
+    tile_largest(h, q, room);
+    for (int64_t i = 0; i < t.n_q; i++)
         room->sum[i] = 0;
-    }
     for (int64_t k = 0; k <= q; k++) {
         t = tile_at(h->sequence, q, k);
         tile_scores(h, &t, room->score);
         tile_softmax(h, &t, room);
+        tile_round(h, &t, room->score);
         tile_output(h, &t, room->score);
     }
     for (int64_t i = 0; i < t.n_q; i++) {
@@ -115,6 +140,7 @@ static head head_of(const mpt_kernel_args *args, int64_t b, int64_t index) {
               .dim = a->head_dim,
               .sequence = a->sequence,
               .scale = a->scale,
+              .softmax = a->softmax,
               .q_stride = (int64_t)a->heads * a->head_dim,
               .k_stride = (int64_t)a->kv_heads * a->head_dim};
     int64_t j = index / (a->heads / a->kv_heads), row = b * a->sequence;
@@ -187,6 +213,33 @@ MPT_CLONES static void tile_probabilities(const head *h, const tile *t, tile_roo
     }
 }
 
+/* The same where the softmax has a format: score becomes P made of the rounded exponentials
+ * that the forward pass multiplied, while grad goes straight through the rounding. */
+MPT_CLONES static void tile_rounded_probabilities(const head *h, const tile *t,
+                                                  tile_room *room) {
+    for (int64_t i = 0; i < t->n_q; i++) {
+        float *s = room->score + i * TILE, *g = room->grad + i * TILE;
+        float lse = h->lse[(t->first_q + i) * h->n_heads], delta = room->delta[i];
+        float scale = h->scale, most = room->most[i];
+        int64_t n = t->diagonal ? i + 1 : t->n_k;
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++) {
+            g[j] = scale * mpt_expf(s[j] - lse) * (g[j] - delta);
+            s[j] = mpt_expf(s[j] - most);
+        }
+        for (int64_t j = n; j < t->n_k; j++)
+            s[j] = g[j] = 0;
+    }
+    tile_round(h, t, room->score);
+    for (int64_t i = 0; i < t->n_q; i++) {
+        float *s = room->score + i * TILE;
+        float factor = mpt_expf(room->most[i] - h->lse[(t->first_q + i) * h->n_heads]);
+#pragma omp simd
+        for (int64_t j = 0; j < t->n_k; j++)
+            s[j] *= factor;
+    }
+}
+
 /* out (rows of keys) += tile^T rows of queries. */
 static void tile_to_keys(const head *h, const tile *t, const float *score, const float *rows,
                          float *out, bool first) {
@@ -236,13 +289,17 @@ MPT_CLONES static void tile_delta(const head *h, const tile *t, float *delta) {
 static void attend_grad_head(const head *h, bool first_head, tile_room *room) {
     int64_t n_tiles = (h->sequence + TILE - 1) / TILE;
     for (int64_t q = 0; q < n_tiles; q++) {
+        tile_largest(h, q, room);
         for (int64_t k = 0; k <= q; k++) {
             tile t = tile_at(h->sequence, q, k);
             if (k == 0)
                 tile_delta(h, &t, room->delta);
             tile_scores(h, &t, room->score);
             tile_dscores(h, &t, room->grad);
-            tile_probabilities(h, &t, room);
+            if (h->softmax == MPT_DTYPE_FP32)
+                tile_probabilities(h, &t, room);
+            else
+                tile_rounded_probabilities(h, &t, room);
             tile_to_keys(h, &t, room->score, h->dout, h->dv, first_head && t.diagonal);
             tile_to_keys(h, &t, room->grad, h->q, h->dk, first_head && t.diagonal);
             tile_to_queries(h, &t, room->grad);

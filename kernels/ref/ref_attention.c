@@ -2,17 +2,29 @@
  *
  * q and o are [tokens, heads * head_dim], k and v [tokens, kv_heads * head_dim]; query head h
  * reads key head h div (heads / kv_heads). The second output is the log-sum-exp of each row of
- * scores, [tokens, heads], from which the backward pass rebuilds the probabilities. */
+ * scores, [tokens, heads], from which the backward pass rebuilds the probabilities.
+ *
+ * Where the softmax has a format (attrs.softmax, else FP32), what multiplies v is the
+ * exponential over the row's largest score, exp(s - largest), rounded to that format; the sum
+ * that it is divided by is of exponentials that are not. Backward multiplies do by the same
+ * rounded numbers in dv, and goes straight through the rounding in ds. */
 #include "kernels/ref/real.h"
+
+#include "kernels/numerics_cast.h"
 
 typedef struct attention_dims {
     int64_t batch, sequence, heads, kv_heads, dim;
     mpt_real scale;
+    mpt_dtype softmax;
 } attention_dims;
 
 static attention_dims attention_dims_of(const mpt_attrs *a) {
-    return (attention_dims){a->batch,    a->sequence, a->heads,
-                            a->kv_heads, a->head_dim, (mpt_real)a->scale};
+    return (attention_dims){a->batch,    a->sequence,        a->heads,  a->kv_heads,
+                            a->head_dim, (mpt_real)a->scale, a->softmax};
+}
+
+static mpt_real attention_round(const attention_dims *d, mpt_real e) {
+    return d->softmax == MPT_DTYPE_FP32 ? e : (mpt_real)mpt_round(d->softmax, (float)e);
 }
 
 /* Offset of a head's vector of token t in sequence b. */
@@ -28,6 +40,19 @@ static mpt_real attention_dot(const mpt_real *a, const mpt_real *b, int64_t n) {
     return sum;
 }
 
+/* The largest score of a query against keys 0 ... t. */
+static mpt_real attention_largest(const attention_dims *d, const mpt_real *q, const mpt_real *k,
+                                  int64_t b, int64_t j, int64_t t) {
+    mpt_real most = -INFINITY;
+    for (int64_t i = 0; i <= t; i++) {
+        mpt_real s =
+            d->scale * attention_dot(q, k + attention_at(d, b, i, d->kv_heads, j), d->dim);
+        if (s > most)
+            most = s;
+    }
+    return most;
+}
+
 /* One query: o and the log-sum-exp of its scores against keys 0 ... t. */
 static void attention_row(const mpt_kernel_args *args, const attention_dims *d, int64_t b,
                           int64_t h, int64_t t) {
@@ -36,19 +61,14 @@ static void attention_row(const mpt_kernel_args *args, const attention_dims *d, 
     const mpt_real *q = (const mpt_real *)args->in[0].data + attention_at(d, b, t, d->heads, h);
     mpt_real *o = (mpt_real *)args->out[0].data + attention_at(d, b, t, d->heads, h);
     mpt_real *lse = args->out[1].data;
-    mpt_real most = -INFINITY, sum = 0;
-    for (int64_t i = 0; i <= t; i++) {
-        mpt_real s =
-            d->scale * attention_dot(q, k + attention_at(d, b, i, d->kv_heads, j), d->dim);
-        if (s > most)
-            most = s;
-    }
+    mpt_real most = attention_largest(d, q, k, b, j, t), sum = 0;
     for (int64_t c = 0; c < d->dim; c++)
         o[c] = 0;
     for (int64_t i = 0; i <= t; i++) {
         int64_t at = attention_at(d, b, i, d->kv_heads, j);
         mpt_real e = exp(d->scale * attention_dot(q, k + at, d->dim) - most);
         sum += e;
+        e = attention_round(d, e);
         for (int64_t c = 0; c < d->dim; c++)
             o[c] += e * v[at + c];
     }
@@ -75,12 +95,17 @@ static void attention_grad_row(const mpt_kernel_args *args, const attention_dims
     const mpt_real *dout = (const mpt_real *)args->in[5].data + row;
     mpt_real *dq = (mpt_real *)args->out[0].data + row;
     mpt_real *dk = args->out[1].data, *dv = args->out[2].data;
-    mpt_real delta = attention_dot(dout, o, d->dim);
+    mpt_real delta = attention_dot(dout, o, d->dim), most = 0;
+    mpt_real row_lse = lse[(b * d->sequence + t) * d->heads + h];
+    if (d->softmax != MPT_DTYPE_FP32)
+        most = attention_largest(d, q, k, b, j, t);
     for (int64_t i = 0; i <= t; i++) {
         int64_t at = attention_at(d, b, i, d->kv_heads, j);
         mpt_real s = d->scale * attention_dot(q, k + at, d->dim);
-        mpt_real p = exp(s - lse[(b * d->sequence + t) * d->heads + h]);
+        mpt_real p = exp(s - row_lse);
         mpt_real ds = d->scale * p * (attention_dot(dout, v + at, d->dim) - delta);
+        if (d->softmax != MPT_DTYPE_FP32)
+            p = attention_round(d, exp(s - most)) * exp(most - row_lse);
         for (int64_t c = 0; c < d->dim; c++) {
             dq[c] += ds * k[at + c];
             dk[at + c] += ds * q[c];

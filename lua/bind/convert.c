@@ -193,6 +193,23 @@ static void put_word(lua_State *L, const mpt_filler *f, const mpt_field *row, in
     put_struct(L, f, name, key, record, &object);
 }
 
+/* The line of a key of the table on the top, where it has one. */
+static void note_place(lua_State *L, const char *key, mpt_where *out) {
+    int value = lua_gettop(L);
+    lua_pushstring(L, key);
+    if (mpt_lua_value_get(L, value, key) != LUA_TNIL)
+        *out = mpt_lua_value_where(L, value, value + 1);
+    lua_settop(L, value);
+}
+
+/* Operations keep the places of their formats, which warnings and schedules name. */
+static void note_places(lua_State *L, mpt_recipe *recipe, const mpt_record *record) {
+    for (int i = 0; record == &mpt_record_ops && i < MPT_OPS_COUNT; i++)
+        note_place(L, mpt_ops_word_name((mpt_ops_word)i), &recipe->ops[i].where);
+    if (record == &mpt_record_state)
+        note_place(L, "activation", &recipe->activation_where);
+}
+
 /* Whether a plain table is what the field takes: precision, state, train, eval. */
 static bool is_view(const mpt_field *row) {
     return row->record && (row->bytes == 0 || row->record->set_offset != SIZE_MAX);
@@ -208,6 +225,7 @@ static void put_record(lua_State *L, const mpt_filler *f, const mpt_field *row, 
         inner.value = lua_gettop(L);
         inner.path = path.text;
         mpt_convert_fill(L, &inner);
+        note_places(L, f->recipe, row->record);
         if (row->bytes == 0)
             put_struct(L, f, row->name, key, row->record, NULL);
     } else if (value && value->kind != MPT_LUA_TABLE && value->kind != MPT_LUA_FORMAT) {

@@ -122,6 +122,7 @@ typedef struct mpt_attrs {
     int32_t n_sizes;
     int64_t sizes[MPT_MAX_PARTS]; /* split: widths of the parts */
     bool exact;                   /* gelu: erf instead of tanh */
+    mpt_dtype softmax;            /* attention: of the probabilities in its second product */
     /* linear, linear_dgrad, linear_wgrad: constant factor on the product (tensor scales) */
     float alpha;
     /* quantize: outputs are {row data, row factor, col data, col factor}; -1 where not wanted
@@ -249,6 +250,10 @@ mpt_status mpt_graph_settle_pads(const mpt_graph *graph, mpt_policy *policies);
 typedef struct mpt_precision_options {
     mpt_dtype base, residual;
     const mpt_policy *policies;
+    mpt_dtype activation;       /* kept for backward; FP32 holds all, so nothing is cast */
+    mpt_where activation_where; /* the line that says so */
+    mpt_ops_use *ops;           /* MPT_OPS_COUNT, or NULL; those that decide are marked */
+    bool *out_activation;       /* NULL, or set where something is kept in another format */
 } mpt_precision_options;
 mpt_status mpt_graph_apply_precision(mpt_graph *graph, const mpt_precision_options *options);
 

@@ -145,6 +145,7 @@ static mpt_status add_layer(mpt_nn *nn, const nn_word *word, const mpt_nn_args *
     mpt_layer *layer = &layers[graph->n_layers];
     *layer =
         (mpt_layer){.path = path, .kind = word->kind, .block = nn->block, .where = nn->where};
+    layer->op = mpt_op_get(word->op)->name;
     if (args->head)
         layer->kind = MPT_LAYER_HEAD;
     MPT_TRY(copy_parts(graph, layer, args));

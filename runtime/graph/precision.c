@@ -2,8 +2,9 @@
  *
  * In: the graph after autodiff and the optimizer's tail, one policy a layer. Out: the same
  * nodes in the same order with every cast and quantize node between them, so that nothing about
- * precision is decided later. The formats of values are precision_dtypes.c, the choice of
- * copies precision_copies.c; this file writes the new list. Stage 6 (sched/select.c) is next.
+ * precision is decided later. The formats of values are precision_dtypes.c, casts of
+ * operations other than linear layers precision_ops.c, the choice of copies precision_copies.c;
+ * this file writes the new list. Stage 6 (sched/select.c) is next.
  *
  * A copy stands right behind the node that makes its tensor, and runs in the same pass: an
  * activation's in FORWARD, a gradient's in BACKWARD. Copies of weights stand in front and run
@@ -18,14 +19,18 @@ typedef struct node_list {
     mpt_node *nodes;
 } node_list;
 
-static void append(node_list *list, mpt_graph *graph, const mpt_node *node) {
-    list->nodes[list->n] = *node;
+void mpt_precision_append(mpt_graph *graph, mpt_node *nodes, int *n, const mpt_node *node) {
+    nodes[*n] = *node;
     for (int k = 0; k < node->n_out; k++) {
         mpt_value *value = node->out[k] >= 0 ? &graph->values[node->out[k]] : NULL;
         if (value && !mpt_value_is_state(value->kind))
-            value->producer = list->n;
+            value->producer = *n;
     }
-    list->n++;
+    (*n)++;
+}
+
+static void append(node_list *list, mpt_graph *graph, const mpt_node *node) {
+    mpt_precision_append(graph, list->nodes, &list->n, node);
 }
 
 /* "fprop.x + wgrad.x", made once for each set of slots. */
@@ -198,6 +203,7 @@ static mpt_status rewrite_nodes(mpt_rewrite *r, node_list *list) {
 static mpt_status run_rewrite(mpt_rewrite *r) {
     mpt_graph *graph = r->graph;
     MPT_TRY(mpt_precision_set_dtypes(r));
+    MPT_TRY(mpt_precision_cast_ops(r));
     MPT_TRY(mpt_precision_find_copies(r));
     int room = graph->n_nodes + 3 * r->n_copies; /* a copy's scale updates are two at most */
     node_list list = {0, mpt_arena_alloc(&graph->arena, (size_t)room * sizeof(mpt_node))};

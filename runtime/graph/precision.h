@@ -1,8 +1,10 @@
-/* Inside stage 5: what precision.c, precision_dtypes.c and precision_copies.c share.
+/* Inside stage 5: what precision.c, precision_dtypes.c, precision_ops.c and precision_copies.c
+ * share.
  *
- * The rewrite has three parts: every value gets its format (dtypes), every operand of a GEMM
- * gets the copy it reads (copies), and the node list is written anew with the copies in it
- * (precision.c). Nothing outside runtime/graph includes this. */
+ * The rewrite has four parts: every value gets its format (dtypes), every other operation the
+ * casts that the autocast table asks for (ops), every operand of a GEMM the copy it reads
+ * (copies), and the node list is written anew with the copies in it (precision.c). Nothing
+ * outside runtime/graph includes this. */
 #ifndef MPT_GRAPH_PRECISION_H
 #define MPT_GRAPH_PRECISION_H
 
@@ -44,6 +46,9 @@ typedef struct mpt_rewrite {
     mpt_graph *graph;
     const mpt_precision_options *options;
     mpt_arena arena; /* freed when the rewrite is done */
+    /* One a value of the graph that stage 4 made: the 8-bit format in which all its readers see
+     * it, by a cast behind its node; FP32 where they see it as it is. */
+    mpt_dtype *narrow;
     int n_copies, cap_copies;
     mpt_copy *copies;
     int32_t *first_copy;        /* one a value of the old graph: head of its list, or -1 */
@@ -56,6 +61,23 @@ bool mpt_precision_holds(mpt_dtype wide, mpt_dtype narrow);
 
 /* Sets the format of every value that a node makes. */
 mpt_status mpt_precision_set_dtypes(mpt_rewrite *rewrite);
+
+/* The row of the autocast table of an op, or of the op whose gradient it is; NULL for linear's
+ * products and for what no model draws. */
+const mpt_ops_row *mpt_precision_row(mpt_op op);
+
+/* What precision.ops says of a row, which is marked; COUNT where it is silent. */
+mpt_dtype mpt_precision_said(const mpt_rewrite *rewrite, const mpt_ops_row *row);
+
+/* The format of a node's layer, or that of the recipe where it has none. */
+mpt_dtype mpt_precision_compute(const mpt_rewrite *rewrite, const mpt_node *node);
+
+/* Puts a node at the end of a new list, and tells its values their new producer. */
+void mpt_precision_append(mpt_graph *graph, mpt_node *nodes, int *n, const mpt_node *node);
+
+/* Writes the node list anew with a cast before each operation that reads another format, behind
+ * each norm that puts out 8 bits, and for what is kept for backward. */
+mpt_status mpt_precision_cast_ops(mpt_rewrite *rewrite);
 
 /* The slot that operand 0 or 1 of a GEMM fills. */
 mpt_slot mpt_precision_slot(mpt_op op, int operand);

@@ -1,11 +1,12 @@
 /* Stage 5, first part: the number format of every value.
  *
  * A layer's policy says what the layer puts out; the stream between blocks has its own format;
- * everything else takes its widest input, and the gradient of a value has the value's format.
+ * everything else takes its widest input, where precision.ops says nothing of it; and the
+ * gradient of a value has the value's format.
  * Parameters, their gradients and the optimizer's state were made FP32 and stay so. */
 #include "graph/precision.h"
 
-#include "base/base.h"
+#include <string.h>
 
 typedef struct format_bits {
     int exponent, mantissa;
@@ -30,16 +31,55 @@ static mpt_dtype wider(mpt_dtype a, mpt_dtype b) {
     return mpt_precision_holds(b, a) ? b : MPT_DTYPE_FP32;
 }
 
-static mpt_dtype widest_input(const mpt_graph *graph, const mpt_node *node) {
+/* Formats that values are computed in; the others are what a cast makes of them. */
+static bool is_wide(mpt_dtype dtype) {
+    return mpt_dtype_bits(dtype) >= 16;
+}
+
+/* The format in which readers see a value. */
+static mpt_dtype seen(const mpt_rewrite *r, mpt_value_id v) {
+    return r->narrow[v] != MPT_DTYPE_FP32 ? r->narrow[v] : r->graph->values[v].dtype;
+}
+
+static mpt_dtype widest_input(const mpt_rewrite *r, const mpt_node *node) {
     mpt_dtype widest = MPT_DTYPE_COUNT;
     for (int i = 0; i < node->n_in; i++) {
         if (node->in[i] < 0)
             continue;
-        mpt_dtype dtype = graph->values[node->in[i]].dtype;
+        mpt_dtype dtype = seen(r, node->in[i]);
         if (formats[dtype].exponent > 0) /* token ids do not count */
             widest = widest == MPT_DTYPE_COUNT ? dtype : wider(widest, dtype);
     }
-    return widest == MPT_DTYPE_COUNT ? MPT_DTYPE_FP32 : widest;
+    if (widest == MPT_DTYPE_COUNT)
+        return MPT_DTYPE_FP32;
+    return is_wide(widest) ? widest : r->options->base;
+}
+
+/* ---- the autocast table ---- */
+
+const mpt_ops_row *mpt_precision_row(mpt_op op) {
+    char name[64];
+    const mpt_op_row *row = mpt_op_get(op);
+    size_t n = strlen(row->name), suffix = strlen("_grad");
+    if (row->flags & MPT_OP_MATMUL)
+        return NULL;
+    if (!(row->flags & MPT_OP_GRAD) || n <= suffix || n >= sizeof name)
+        return mpt_ops_find(row->name);
+    memcpy(name, row->name, n - suffix);
+    name[n - suffix] = 0;
+    return mpt_ops_find(name);
+}
+
+mpt_dtype mpt_precision_said(const mpt_rewrite *r, const mpt_ops_row *row) {
+    mpt_ops_word word = mpt_ops_said(r->options->ops, row);
+    if (word == MPT_OPS_COUNT)
+        return MPT_DTYPE_COUNT;
+    r->options->ops[word].decides = true;
+    return r->options->ops[word].format;
+}
+
+mpt_dtype mpt_precision_compute(const mpt_rewrite *r, const mpt_node *node) {
+    return node->layer >= 0 ? r->options->policies[node->layer].compute : r->options->base;
 }
 
 /* The input whose gradient output k of a backward op is, or -1: then the output is a
@@ -77,14 +117,17 @@ static bool makes_stream(const mpt_node *node, const bool *stream) {
 
 static mpt_dtype output_dtype(const mpt_rewrite *r, const mpt_node *node, int k, bool stream) {
     const mpt_graph *graph = r->graph;
+    const mpt_ops_row *row = mpt_precision_row(node->op);
     const mpt_policy *policy = node->layer >= 0 ? &r->options->policies[node->layer] : NULL;
-    mpt_dtype compute = policy ? policy->compute : r->options->base;
+    mpt_dtype compute = mpt_precision_compute(r, node), said = MPT_DTYPE_COUNT;
     int of = gradient_of(node->op, k);
     if (of >= 0)
-        return graph->values[node->in[of]].dtype;
+        return is_wide(seen(r, node->in[of])) ? graph->values[node->in[of]].dtype
+                                              : r->options->base;
     switch (node->op) {
     case MPT_OP_embedding: /* a rule that names the table outranks the stream's format */
-        return policy && policy->n_decided > 0 ? compute : r->options->residual;
+        return policy && (policy->n_decided > 0 || policy->by_ops) ? compute
+                                                                   : r->options->residual;
     case MPT_OP_linear:
         return policy ? policy->output[MPT_GEMM_FPROP] : compute;
     case MPT_OP_linear_dgrad:
@@ -100,14 +143,26 @@ static mpt_dtype output_dtype(const mpt_rewrite *r, const mpt_node *node, int k,
     case MPT_OP_cross_entropy:
         return MPT_DTYPE_FP32;
     default:
-        return stream ? r->options->residual : widest_input(graph, node);
+        if (stream)
+            return r->options->residual;
+        if (node->pass == MPT_PASS_FORWARD && row && row->writes)
+            said = mpt_precision_said(r, row);
+        return said != MPT_DTYPE_COUNT ? said : widest_input(r, node);
     }
+}
+
+/* A value of 8 bits is one that a cast makes of what the kernel put out. */
+static void set_dtype(mpt_rewrite *r, mpt_value_id v, mpt_dtype dtype) {
+    r->narrow[v] = is_wide(dtype) ? MPT_DTYPE_FP32 : dtype;
+    r->graph->values[v].dtype = is_wide(dtype) ? dtype : MPT_DTYPE_FP32;
 }
 
 mpt_status mpt_precision_set_dtypes(mpt_rewrite *rewrite) {
     mpt_graph *graph = rewrite->graph;
-    bool *stream = mpt_arena_alloc(&rewrite->arena, (size_t)graph->n_values * sizeof *stream);
-    if (!stream)
+    size_t n = (size_t)graph->n_values;
+    bool *stream = mpt_arena_alloc(&rewrite->arena, n * sizeof *stream);
+    rewrite->narrow = mpt_arena_alloc(&rewrite->arena, n * sizeof *rewrite->narrow);
+    if (!stream || !rewrite->narrow)
         return MPT_OUT_OF_MEMORY;
     for (int i = 0; i < graph->n_nodes; i++) {
         const mpt_node *node = &graph->nodes[i];
@@ -118,7 +173,7 @@ mpt_status mpt_precision_set_dtypes(mpt_rewrite *rewrite) {
             if (node->out[k] < 0 || graph->values[node->out[k]].kind != MPT_VALUE_ACTIVATION)
                 continue;
             stream[node->out[k]] = is_stream;
-            graph->values[node->out[k]].dtype = output_dtype(rewrite, node, k, is_stream);
+            set_dtype(rewrite, node->out[k], output_dtype(rewrite, node, k, is_stream));
         }
     }
     return MPT_OK;

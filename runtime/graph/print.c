@@ -89,6 +89,8 @@ static void print_attrs(const mpt_node *node, mpt_str *out) {
         print_quantizer(out, "row", &a->row);
     if (node->op == MPT_OP_quantize && a->has_col)
         print_quantizer(out, "col", &a->col);
+    if (a->softmax != MPT_DTYPE_FP32)
+        mpt_str_printf(out, " softmax=%s", mpt_dtype_name(a->softmax));
 }
 
 /* The file's name without its folders: a dump must not depend on where the tree lies. */

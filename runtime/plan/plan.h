@@ -88,5 +88,7 @@ void mpt_plan_block(const mpt_quantizer *q, char out[MPT_PLAN_LABEL]);
 
 /* The text plan's sections on formats. */
 void mpt_plan_print_formats(const mpt_plan *plan, mpt_str *out);
+/* The lines on the autocast table. */
+void mpt_plan_print_ops(const mpt_plan *plan, mpt_str *out);
 
 #endif

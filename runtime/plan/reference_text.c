@@ -82,6 +82,33 @@ const mpt_reference_text mpt_reference_texts[] = {
      "other kinds take a plain format, in which they compute.\n\n"
      "`where` is given a table with `path`, `kind`, `block`, `in_features` and `out_features`.",
      {"rules", "slots", "where", "layer", "operand"}},
+    {"Operations",
+     "Operations other than linear layers follow the autocast table. All compute in FP32 "
+     "inside; what differs is which format they read and put out:\n\n"
+     "| class | operations | reads | puts out |\n"
+     "| --- | --- | --- | --- |\n"
+     "| low | linear layers (by rules), attention's two products, `conv1d` | "
+     "`precision.base` | `precision.base` |\n"
+     "| fp32 | the softmax inside attention, norms, `ssm_scan`, `cross_entropy`, all sums | "
+     "what there is, which is exact in FP32 | rounded to `precision.base`; softmax and loss "
+     "FP32 |\n"
+     "| widest | `gelu`, `silu`, `relu2`, `add`, `mul`, `split`, `concat` | what there is | "
+     "the widest input; the stream between blocks has `state.residual` |\n\n"
+     "`precision.ops = { softmax = fp32, norm = fp32, gelu = bf16 }` changes rows, by the name "
+     "of an operation or of a kind of them (`norm`, `conv`, `scan`), where the operation's own "
+     "name wins. A rule that names the layer outranks both. Each cast that follows is a step "
+     "of "
+     "the schedule, with the slot `input` or `output`. Weights of norms, convolutions and "
+     "scans "
+     "are read as their masters are; the gradient of a value has the value's format, and goes "
+     "straight through casts.\n\n"
+     "`softmax = bf16` rounds what attention's second product reads, exp(s - m) with m the "
+     "largest score s of its row; the sum that the result is divided by, and the gradient of "
+     "the scores, stay FP32. `state.activation = e4m3` keeps what the backward pass of these "
+     "operations reads of the forward pass in that format, by a plain saturating cast (slot "
+     "`saved`): not the operands of linear layers, which keep copies of their own, nor "
+     "logarithms of sums, states of scans and logits.",
+     {"operations", "autocast", "low", "widest"}},
     {NULL, NULL, {NULL}},
 };
 
@@ -93,6 +120,7 @@ const mpt_reference_word mpt_reference_examples[] = {
     {"precision", "precision = { base = bf16, rules = { ... }, loss_scale = static(1024) }",
      ""},
     {"state", "state = { residual = fp32 }", ""},
+    {"ops", "ops = { softmax = bf16, norm = fp32 }", ""},
     {"static", "loss_scale = static(1024)", ""},
     {"rule", "rule { \"linear\", blocks = last(8), gemms = {\"fprop\"}, use = bf16 }", ""},
     {"gemm", "gemm { weight = e4m3, activation = e4m3, gradient = e5m2 }", ""},

@@ -2,6 +2,7 @@
  *
  *   {"phases": [{"name", "schedule_hash", "steps": [
  *     {"step", "pass", "layer", "op", "slot", "kernel", "in": [V], "out": [V], "where",
+ *      for attention: "softmax", the format of its probabilities,
  *      and for quantize: "row": Q, "column": Q, "row_signs", "column_signs"}]}]}
  *
  * V is {"name", "dtype", "shape"} or null where an optional operand is absent; Q is as in the
@@ -57,9 +58,12 @@ static json_t *step_json(const mpt_phase_program *program, int index) {
                   step->kernel->name, "in", values_json(graph, node->in, node->n_in), "out",
                   values_json(graph, node->out, node->n_out), "where",
                   mpt_json_where(mpt_schedule_where(program, node)));
+    const mpt_attrs *a = &node->attrs;
+    bool attends = node->op == MPT_OP_attention || node->op == MPT_OP_attention_grad;
+    if (json && attends)
+        json_object_set_new(json, "softmax", json_string(mpt_dtype_name(a->softmax)));
     if (!json || node->op != MPT_OP_quantize)
         return json;
-    const mpt_attrs *a = &node->attrs;
     int failed = json_object_set_new(json, "row",
                                      a->has_row ? mpt_json_quantizer(&a->row) : json_null());
     failed |= json_object_set_new(json, "column",

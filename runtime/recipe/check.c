@@ -20,6 +20,10 @@
     X(SHORT_HISTORY, "short-history",                                                          \
       "Delayed scaling with a window under 16 steps: one quiet stretch makes scales too "      \
       "large.")                                                                                \
+    X(FP8_SOFTMAX, "fp8-softmax",                                                              \
+      "Attention's probabilities in 8 bits: small ones vanish, and their gradients with "      \
+      "them.")                                                                                 \
+    X(FP8_NORM, "fp8-norm", "What norms put out in 8 bits, under no scale.")                   \
     X(NO_CLIP, "no-clip", "Gradients are not clipped: one bad batch can ruin the weights.")    \
     X(FP16_NO_LOSS_SCALE, "fp16-no-loss-scale",                                                \
       "Something is in FP16 and no loss scale keeps small gradients from vanishing.")          \
@@ -265,6 +269,53 @@ static void check_all_fp4(checker *c) {
              "blocks in bf16");
 }
 
+/* ---- operations ---- */
+
+/* Rows of precision.ops that no op of this model follows, and what is kept for backward. */
+static void check_unused_ops(checker *c) {
+    const mpt_recipe *r = c->recipe;
+    for (int i = 0; i < MPT_OPS_COUNT; i++)
+        if (r->ops[i].format != MPT_DTYPE_COUNT && !r->ops[i].decides)
+            warn(c, WARNING_NO_EFFECT, r->ops[i].where,
+                 "precision.ops.%s: no operation of this model takes its format from it",
+                 mpt_ops_word_name((mpt_ops_word)i));
+    if (r->activation != MPT_DTYPE_COUNT && !r->activation_decides)
+        warn(c, WARNING_NO_EFFECT, r->activation_where,
+             "precision.state.activation: nothing that is kept for backward is wider than %s",
+             mpt_dtype_name(r->activation));
+}
+
+/* Formats of 8 bits where published runs keep 16 or more, each blamed on its row. */
+static void check_narrow_ops(checker *c) {
+    static const mpt_ops_word norms[] = {MPT_OPS_NORM, MPT_OPS_RMSNORM, MPT_OPS_LAYERNORM,
+                                         MPT_OPS_GATED_RMSNORM};
+    const mpt_ops_use *softmax = &c->recipe->ops[MPT_OPS_SOFTMAX];
+    if (softmax->decides && mpt_dtype_bits(softmax->format) == 8)
+        warn(c, WARNING_FP8_SOFTMAX, softmax->where,
+             "precision.ops.softmax is %s: probabilities below 2^-%d of the largest vanish",
+             mpt_dtype_name(softmax->format), softmax->format == MPT_DTYPE_E4M3 ? 10 : 17);
+    for (size_t i = 0; i < MPT_COUNT(norms); i++) {
+        const mpt_ops_use *norm = &c->recipe->ops[norms[i]];
+        if (norm->decides && mpt_dtype_bits(norm->format) == 8)
+            warn(c, WARNING_FP8_NORM, norm->where,
+                 "precision.ops.%s is %s: what norms put out keeps %d bits of mantissa",
+                 mpt_ops_word_name(norms[i]), mpt_dtype_name(norm->format),
+                 norm->format == MPT_DTYPE_E4M3 ? 3 : 2);
+    }
+}
+
+/* Whether an operation without a layer of its own puts out FP16. */
+static bool ops_use_fp16(const mpt_recipe *r, mpt_where *where) {
+    for (int i = 0; i < MPT_OPS_COUNT; i++) {
+        bool writes = i != MPT_OPS_SOFTMAX && i != MPT_OPS_CROSS_ENTROPY;
+        if (!writes || r->ops[i].format != MPT_DTYPE_FP16 || !r->ops[i].decides)
+            continue;
+        *where = r->ops[i].where;
+        return true;
+    }
+    return false;
+}
+
 /* Whether any value of any phase is FP16, and where the first rule says so. */
 static bool uses_fp16(const checker *c, mpt_where *where) {
     const mpt_recipe *r = c->recipe;
@@ -281,12 +332,14 @@ static bool uses_fp16(const checker *c, mpt_where *where) {
                 fp16 = fp16 || policy->output[g] == MPT_DTYPE_FP16;
             if (!fp16)
                 continue;
-            if (policy->n_decided)
+            if (policy->by_ops)
+                *where = policy->ops_where;
+            else if (policy->n_decided)
                 *where = policy->decided_by[policy->n_decided - 1];
             return true;
         }
     }
-    return false;
+    return ops_use_fp16(r, where);
 }
 
 static void check_loss_scale(checker *c) {
@@ -336,6 +389,8 @@ mpt_status mpt_recipe_check(mpt_recipe *recipe, mpt_arena *arena, const mpt_laye
                    "a Hadamard rotation, which costs accuracy there, in fprop");
     check_operands(&c, WARNING_SHORT_HISTORY, has_short_history, MPT_SLOT_WGRAD_X,
                    "a window of less than 16 steps for delayed scales");
+    check_unused_ops(&c);
+    check_narrow_ops(&c);
     check_training(&c, false);
     if (recipe->proxy.present)
         check_training(&c, true);

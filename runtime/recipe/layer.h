@@ -17,6 +17,7 @@
     X(HEAD, "head", "the output projection to the vocabulary")                                 \
     X(SCAN, "scan", "the Mamba-2 state-space scan")                                            \
     X(CONV, "conv", "the depthwise causal convolution")                                        \
+    X(ROUTER, "router", "the choice of experts")                                               \
     X(OTHER, "other", "elementwise operations and losses: they take the widest input")
 
 typedef enum mpt_layer_kind {
@@ -31,6 +32,7 @@ const char *mpt_layer_kind_name(mpt_layer_kind kind);
 typedef struct mpt_layer {
     const char *path; /* Hugging Face name without root: "layers.3.mixer.up_proj" */
     mpt_layer_kind kind;
+    const char *op;                    /* its name: "layernorm"; NULL: that of the kind */
     int block;                         /* 0-based, -1 outside blocks */
     int64_t in_features, out_features; /* 0 where the kind has none */
     int n_parts; /* a fused layer names its parts: q_proj, k_proj, v_proj; else 0 */
@@ -64,8 +66,13 @@ enum { MPT_DECIDED_MAX = 16 };
 typedef struct mpt_policy {
     mpt_quantizer slot[MPT_SLOT_COUNT]; /* kind LINEAR and HEAD */
     mpt_dtype output[MPT_GEMM_COUNT];   /* of y, dx; wgrad goes to the gradient's dtype */
-    mpt_dtype compute;                  /* every kind: dtype of what the layer puts out */
-    int n_decided;                      /* places of the rules that decided something here */
+    /* Every kind: the format of what the layer puts out. Attention and convolution also read
+     * their activations in it. E4M3 and E5M2 (norms): FP32 is put out, and a cast follows. */
+    mpt_dtype compute;
+    mpt_dtype softmax;   /* attention: of the probabilities in its second product; else FP32 */
+    bool by_ops;         /* compute comes from precision.ops, whose line is ops_where */
+    mpt_where ops_where; /* (a rule that names the layer outranks it: then by_ops is false) */
+    int n_decided;       /* places of the rules that decided something here */
     mpt_where decided_by[MPT_DECIDED_MAX];
 } mpt_policy;
 

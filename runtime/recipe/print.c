@@ -134,6 +134,36 @@ static void print_model(const char *word, const mpt_model_ref *model, mpt_str *o
         mpt_str_printf(out, "%s = %s %s\n", word, model->name, model->size);
 }
 
+/* What a word means where it is not said and no wider word is either; COUNT: it depends on what
+ * goes into the op. */
+static mpt_dtype default_of(mpt_ops_word word, mpt_dtype base) {
+    switch (word) {
+    case MPT_OPS_SOFTMAX:
+    case MPT_OPS_CROSS_ENTROPY:
+        return MPT_DTYPE_FP32;
+    case MPT_OPS_NORM:
+    case MPT_OPS_ATTENTION:
+    case MPT_OPS_CONV:
+    case MPT_OPS_SCAN:
+        return base;
+    default:
+        return MPT_DTYPE_COUNT;
+    }
+}
+
+/* What differs from the table: a row that says its default is the same recipe. */
+static void print_ops(const mpt_recipe *recipe, mpt_dtype base, mpt_str *out) {
+    for (int i = 0; i < MPT_OPS_COUNT; i++) {
+        mpt_dtype format = recipe->ops[i].format;
+        if (format != MPT_DTYPE_COUNT && format != default_of((mpt_ops_word)i, base))
+            mpt_str_printf(out, "precision.ops.%s = %s\n", mpt_ops_word_name((mpt_ops_word)i),
+                           mpt_dtype_name(format));
+    }
+    if (recipe->activation != MPT_DTYPE_COUNT)
+        mpt_str_printf(out, "precision.state.activation = %s\n",
+                       mpt_dtype_name(recipe->activation));
+}
+
 static void print_phase(const mpt_recipe *recipe, int index, mpt_str *out) {
     mpt_phase *phase = &recipe->phases[index];
     mpt_span from = {phase->from, phase->from_is_fraction};
@@ -154,6 +184,7 @@ void mpt_recipe_canonical(const mpt_recipe *recipe, mpt_str *out) {
     print_model("proxy", &recipe->proxy, out);
     mpt_str_printf(out, "precision.base = %s\n", mpt_dtype_name(base));
     mpt_str_printf(out, "precision.state.residual = %s\n", mpt_dtype_name(residual));
+    print_ops(recipe, base, out);
     mpt_str_printf(out, "precision.loss_scale = %.17g\n", recipe->loss_scale);
     for (int i = 0; i < recipe->n_rules; i++)
         print_rule(&(mpt_cascade_rule){&recipe->rules[i], -1, i}, out);

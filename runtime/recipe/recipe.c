@@ -22,6 +22,10 @@ mpt_status mpt_recipe_new(mpt_ctx *ctx, const char *name, const char *file, mpt_
     }
     recipe->where = (mpt_where){recipe->file, 0};
     recipe->base = recipe->residual = MPT_DTYPE_COUNT; /* decided by freeze, or read as base */
+    recipe->activation = MPT_DTYPE_COUNT;
+    recipe->activation_where = recipe->where;
+    for (int i = 0; i < MPT_OPS_COUNT; i++)
+        recipe->ops[i] = (mpt_ops_use){.format = MPT_DTYPE_COUNT, .where = recipe->where};
     mpt_record_init(&mpt_record_train, &recipe->train);
     mpt_record_init(&mpt_record_proxy, &recipe->train_proxy);
     mpt_record_init(&mpt_record_synthetic, &recipe->data);

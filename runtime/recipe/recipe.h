@@ -8,6 +8,7 @@
 #define MPT_RECIPE_RECIPE_H
 
 #include "recipe/layer.h"
+#include "recipe/ops.h"
 
 /* ---- rules ---- */
 
@@ -178,6 +179,10 @@ struct mpt_recipe {
     bool base_set;
     mpt_where base_where; /* file NULL: no line says it */
     mpt_dtype residual;   /* MPT_DTYPE_COUNT: the base format */
+    mpt_ops_use ops[MPT_OPS_COUNT];
+    mpt_dtype activation; /* kept for backward; MPT_DTYPE_COUNT: as computed */
+    mpt_where activation_where;
+    bool activation_decides; /* after compiling: something is kept in another format */
     int n_rules, cap_rules;
     mpt_rule *rules;
     int n_phases, cap_phases;

@@ -23,6 +23,7 @@ typedef struct layer_state {
     int output_decider[MPT_GEMM_COUNT];
     mpt_dtype compute;
     int compute_decider;
+    mpt_ops_word compute_word; /* of precision.ops, where no rule speaks; COUNT: none does */
 } layer_state;
 
 typedef mpt_cascade cascade;
@@ -43,10 +44,26 @@ static mpt_dtype default_output(const cascade *c, const mpt_layer *layer, int ge
     return logits || gemm == MPT_GEMM_WGRAD ? MPT_DTYPE_FP32 : c->base.format;
 }
 
+/* The row of the autocast table that a layer's op has. A host's list of layers may know kinds
+ * only. */
+static const mpt_ops_row *ops_row(const mpt_layer *layer) {
+    static const char *const of_kind[MPT_LAYER_KIND_COUNT] = {
+        [MPT_LAYER_ATTENTION] = "attention",
+        [MPT_LAYER_NORM] = "rmsnorm",
+        [MPT_LAYER_EMBEDDING] = "embedding",
+        [MPT_LAYER_SCAN] = "ssm_scan",
+        [MPT_LAYER_CONV] = "conv1d"};
+    return of_kind[layer->kind] ? mpt_ops_find(layer->op ? layer->op : of_kind[layer->kind])
+                                : NULL;
+}
+
 static void start(const cascade *c, const mpt_layer *layer, layer_state *s) {
     s->layer = layer;
     s->compute = c->base.format;
     s->compute_decider = -1;
+    s->compute_word = mpt_ops_said(c->recipe->ops, ops_row(layer));
+    if (s->compute_word != MPT_OPS_COUNT)
+        s->compute = c->recipe->ops[s->compute_word].format;
     for (int i = 0; i < MPT_SLOT_COUNT; i++) {
         s->slot[i] = (mpt_slot_use){.has_format = true, .q = c->base};
         s->format_decider[i] = -1;
@@ -75,6 +92,7 @@ static void apply(const cascade *c, layer_state *s, int index) {
     if (!has_gemms(s->layer)) {
         s->compute = rule->use.slot[0].q.format;
         s->compute_decider = index;
+        s->compute_word = MPT_OPS_COUNT;
         return;
     }
     for (int g = 0; g < MPT_GEMM_COUNT; g++) {
@@ -224,6 +242,21 @@ static void note_deciders(const cascade *c, const layer_state *s, bool *decides,
     }
 }
 
+/* What precision.ops decides of a layer; marks the rows that it comes from. */
+static void take_ops(const cascade *c, const layer_state *s, mpt_policy *policy) {
+    mpt_ops_use *softmax = &c->recipe->ops[MPT_OPS_SOFTMAX];
+    policy->softmax = MPT_DTYPE_FP32;
+    if (s->layer->kind == MPT_LAYER_ATTENTION && softmax->format != MPT_DTYPE_COUNT) {
+        policy->softmax = softmax->format;
+        softmax->decides = true;
+    }
+    if (s->compute_word == MPT_OPS_COUNT)
+        return;
+    policy->by_ops = true;
+    policy->ops_where = c->recipe->ops[s->compute_word].where;
+    c->recipe->ops[s->compute_word].decides = true;
+}
+
 /* All rules that speak of layer i, in order. */
 static void run_cascade(const cascade *c, int i, layer_state *s) {
     start(c, &c->model.layers[i], s);
@@ -246,6 +279,7 @@ static mpt_status resolve_layer(const cascade *c, int i, bool *decides, mpt_poli
         policy->slot[k] = s.slot[k].q;
     memcpy(policy->output, s.output, sizeof policy->output);
     policy->compute = s.compute;
+    take_ops(c, &s, policy);
     note_deciders(c, &s, decides, policy);
     return MPT_OK;
 }
@@ -260,8 +294,13 @@ static mpt_status match_all(cascade *c) {
     return mpt_cascade_overlaps(c->recipe->ctx, c->rules, c->n_rules, c->model.n_blocks);
 }
 
-/* A rule counts as deciding over all phases; the first phase starts the count again. */
+/* A rule counts as deciding over all phases; the first phase starts the count again. Rows of
+ * precision.ops are the same in all phases. */
 static void forget_deciders(const cascade *c, int phase) {
+    for (int i = 0; phase == 0 && i < MPT_OPS_COUNT; i++)
+        c->recipe->ops[i].decides = false;
+    if (phase == 0)
+        c->recipe->activation_decides = false;
     for (int r = 0; r < c->n_rules; r++)
         if (phase == 0 || c->rules[r].phase >= 0)
             c->rules[r].rule->decides = false;

@@ -62,7 +62,7 @@ typedef struct mpt_record {
 } mpt_record;
 
 /* The records, by name, and the struct each is a view of:
- *   "recipe" "precision" "state"               mpt_recipe
+ *   "recipe" "precision" "state" "ops"         mpt_recipe
  *   "train" "proxy" "eval"                     mpt_train
  *   "adamw" "sgd"                              mpt_optimizer
  *   "constant" "linear" "cosine" "wsd"         mpt_lr

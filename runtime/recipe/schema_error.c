@@ -169,8 +169,13 @@ mpt_status mpt_schema_fail_unknown(mpt_ctx *ctx, const mpt_record *record, const
     mpt_status status =
         MPT_FAIL(ctx, MPT_INVALID, where, "%s%sno field '%s'", path, *path ? ": " : "", name);
     const char *near = mpt_nearest(name, names, n);
+    const mpt_ops_row *op = record == &mpt_record_ops ? mpt_ops_find(name) : NULL;
     list_names(list, names, n);
-    if (near)
+    if (op && op->class == MPT_OPS_CLASS_LOW)
+        mpt_hint(ctx, "rules say it: rule { \"linear\", use = bf16 }");
+    else if (op)
+        mpt_hint(ctx, "it moves numbers and keeps their format");
+    else if (near)
         mpt_hint(ctx, "did you mean '%s'?", near);
     else if (n <= 1)
         mpt_hint(ctx, n ? "%s has only '%s'" : "%s has none", record->name, list);

@@ -14,6 +14,13 @@
     }
 
 static const mpt_choice wide_formats[] = {WIDE_FORMATS};
+static const mpt_choice saved_formats[] = {{"fp32", MPT_DTYPE_FP32, "IEEE single"},
+                                           {"bf16", MPT_DTYPE_BF16, "8 exponent bits"},
+                                           {"fp16", MPT_DTYPE_FP16, "IEEE half"},
+                                           {"e5m6", MPT_DTYPE_E5M6, "12 bits, as DeepSeek-V3"},
+                                           {"e4m3", MPT_DTYPE_E4M3, "8 bits"},
+                                           {"e5m2", MPT_DTYPE_E5M2, "8 bits"},
+                                           {NULL, 0, NULL}};
 static const mpt_choice only_fp32[] = {{"fp32", MPT_DTYPE_FP32, "IEEE single"},
                                        {NULL, 0, NULL}};
 /* ---- gemm ---- */
@@ -155,6 +162,11 @@ static const mpt_field state_fields[] = {
     {"residual", MPT_FIELD_FORMAT, MEMBER(mpt_recipe, residual), .choices = wide_formats,
      .by_default = "precision.base", .doc = "The stream between blocks.",
      .source = "Megatron-LM"},
+    {"activation", MPT_FIELD_FORMAT, MEMBER(mpt_recipe, activation), .choices = saved_formats,
+     .by_default = "as computed",
+     .doc = "What is kept of activations for the backward pass of layers other than linear: a "
+            "plain saturating cast. Linear layers keep their operands.",
+     .source = "arXiv 2410.19313"},
 };
 const mpt_record mpt_record_state = {"state",
                                      "Formats of what lives longer than a layer.",
@@ -172,6 +184,9 @@ static const mpt_field precision_fields[] = {
     {"state", MPT_FIELD_RECORD, .offset = 0, .bytes = 0, .record = &mpt_record_state,
      .by_default = "all fp32", .doc = "Formats of what lives longer than a layer.",
      .source = ""},
+    {"ops", MPT_FIELD_RECORD, .offset = 0, .bytes = 0, .record = &mpt_record_ops,
+     .by_default = "the table below",
+     .doc = "Formats of the operations other than linear layers.", .source = "PyTorch AMP"},
     {"loss_scale", MPT_FIELD_RECORD, MEMBER(mpt_recipe, loss_scale),
      .record = &mpt_record_static, .by_default = "none",
      .doc = "Keeps small FP16 gradients from vanishing: static(1024).",

@@ -23,7 +23,8 @@
 
 extern const mpt_record mpt_record_recipe, mpt_record_precision, mpt_record_state,
     mpt_record_quantizer, mpt_record_hadamard, mpt_record_static, mpt_record_gemm,
-    mpt_record_fprop, mpt_record_dgrad, mpt_record_wgrad, mpt_record_rule, mpt_record_phase;
+    mpt_record_fprop, mpt_record_dgrad, mpt_record_wgrad, mpt_record_rule, mpt_record_phase,
+    mpt_record_ops;
 extern const mpt_record mpt_record_current, mpt_record_delayed, mpt_record_fixed_scale,
     mpt_record_four_over_six;
 extern const mpt_record mpt_record_train, mpt_record_proxy, mpt_record_eval, mpt_record_adamw,

@@ -52,6 +52,8 @@ static void add_attrs(text *t, const mpt_node *node) {
         add_quantizer(t, "row", &a->row, a->row_operand);
     if (node->op == MPT_OP_quantize && a->has_col)
         add_quantizer(t, "column", &a->col, a->col_operand);
+    if (a->softmax != MPT_DTYPE_FP32)
+        add(t, " softmax %s", mpt_dtype_name(a->softmax));
 }
 
 static void add_value(text *t, const mpt_graph *graph, mpt_value_id v) {

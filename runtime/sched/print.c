@@ -16,6 +16,8 @@ mpt_where mpt_schedule_where(const mpt_phase_program *program, const mpt_node *n
     if (node->layer < 0 || !program->policies || flags & (MPT_OP_CAST | MPT_OP_UPDATE))
         return node->where;
     const mpt_policy *policy = &program->policies[node->layer];
+    if (policy->by_ops)
+        return policy->ops_where;
     return policy->n_decided > 0 ? policy->decided_by[policy->n_decided - 1] : node->where;
 }
 
@@ -120,6 +122,8 @@ static void describe_formats(cell *c, const mpt_phase_program *program, const mp
     for (int k = 0; k < node->n_out; k++)
         if (value_at(graph, node->out[k]))
             add(c, " %s", mpt_dtype_name(graph->values[node->out[k]].dtype));
+    if (a->softmax != MPT_DTYPE_FP32)
+        add(c, ", softmax %s", mpt_dtype_name(a->softmax));
 }
 
 static void add_shape(cell *c, const mpt_value *value) {

@@ -82,7 +82,7 @@ static void create(fixture *f, mpt_graph *graph, const char *format, mpt_device 
         p->compute = wide;
     }
     assert_mpt_ok(f->ctx, mpt_graph_append_update(graph, &train));
-    mpt_precision_options precision = {wide, wide, f->policies};
+    mpt_precision_options precision = {.base = wide, .residual = wide, .policies = f->policies};
     assert_mpt_ok(f->ctx, mpt_graph_apply_precision(graph, &precision));
     assert_mpt_ok(f->ctx, mpt_phase_program_create(graph, "main", &f->program));
     f->program->backend = mpt_backend_get(device);

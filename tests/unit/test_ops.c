@@ -175,6 +175,21 @@ static void test_table_when_an_op_has_no_case_here_then_it_is_named(void **state
     }
 }
 
+static void test_table_when_a_forward_op_has_no_autocast_row_then_it_is_named(void **state) {
+    (void)state;
+    int n_rows, n_forward = 0;
+    (void)mpt_ops_rows(&n_rows);
+    for (int i = 0; i < MPT_OP_COUNT; i++) {
+        const mpt_op_row *row = mpt_op_get((mpt_op)i);
+        if (row->flags & (MPT_OP_GRAD | MPT_OP_CAST | MPT_OP_UPDATE))
+            continue;
+        n_forward++;
+        if (!mpt_ops_find(row->name))
+            fail_msg("%s has no row in runtime/recipe/ops.c", row->name);
+    }
+    assert_int_equal(n_rows, n_forward);
+}
+
 /* ---- cost ---- */
 
 static mpt_cost cost_of(mpt_graph *graph, const op_case *c) {
@@ -223,6 +238,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_table_when_read_then_every_row_is_whole_and_names_are_unique),
     cmocka_unit_test(test_table_when_an_op_has_no_ref_kernel_then_it_is_named),
     cmocka_unit_test(test_table_when_an_op_has_no_case_here_then_it_is_named),
+    cmocka_unit_test(test_table_when_a_forward_op_has_no_autocast_row_then_it_is_named),
     cmocka_unit_test(test_cost_when_linear_then_two_flops_a_product_in_all_three_gemms),
     cmocka_unit_test(test_cost_when_attention_then_only_causal_pairs_count),
 };

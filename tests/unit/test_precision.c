@@ -40,7 +40,8 @@ static void setup(fixture *f, const small_net *net) {
         if (f->graph->layers[i].kind == MPT_LAYER_HEAD)
             policy->output[MPT_GEMM_FPROP] = MPT_DTYPE_FP32;
     }
-    f->options = (mpt_precision_options){MPT_DTYPE_BF16, MPT_DTYPE_BF16, f->policies};
+    f->options = (mpt_precision_options){
+        .base = MPT_DTYPE_BF16, .residual = MPT_DTYPE_BF16, .policies = f->policies};
 }
 
 static void teardown(fixture *f) {

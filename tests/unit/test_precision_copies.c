@@ -59,7 +59,8 @@ static void setup(fixture *f, mpt_quantizer q) {
 }
 
 static void rewrite(fixture *f) {
-    mpt_precision_options options = {MPT_DTYPE_BF16, MPT_DTYPE_BF16, f->policies};
+    mpt_precision_options options = {
+        .base = MPT_DTYPE_BF16, .residual = MPT_DTYPE_BF16, .policies = f->policies};
     assert_mpt_ok(f->ctx, mpt_graph_apply_precision(f->graph, &options));
 }
 
@@ -326,7 +327,8 @@ test_rewrite_when_any_allocation_fails_then_refused_and_nothing_leaks(void **sta
         assert_int_equal(mpt_ctx_create(&options, &f.ctx), MPT_OK);
         fill(&f, q);
         left = n;
-        mpt_precision_options precision = {MPT_DTYPE_BF16, MPT_DTYPE_BF16, f.policies};
+        mpt_precision_options precision = {
+            .base = MPT_DTYPE_BF16, .residual = MPT_DTYPE_BF16, .policies = f.policies};
         status = mpt_graph_apply_precision(f.graph, &precision);
         left = -1;
         if (status != MPT_OK)

@@ -103,7 +103,8 @@ static void setup(fixture *f, const small_net *net, const char *linear) {
     for (int i = 0; i < graph->n_layers; i++)
         set_policy(&f->policies[i], &graph->layers[i], linear);
     assert_mpt_ok(f->ctx, mpt_graph_append_update(graph, &train));
-    mpt_precision_options options = {MPT_DTYPE_BF16, MPT_DTYPE_BF16, f->policies};
+    mpt_precision_options options = {
+        .base = MPT_DTYPE_BF16, .residual = MPT_DTYPE_BF16, .policies = f->policies};
     assert_mpt_ok(f->ctx, mpt_graph_apply_precision(graph, &options));
     assert_mpt_ok(f->ctx, mpt_phase_program_create(graph, "main", &f->program));
     f->program->policies = f->policies;
@@ -305,7 +306,8 @@ static void hash_of(const small_net *net, const char *linear, void (*change)(mpt
             change(&f.policies[i]);
     }
     assert_mpt_ok(f.ctx, mpt_graph_append_update(graph, &train));
-    mpt_precision_options options = {MPT_DTYPE_BF16, MPT_DTYPE_BF16, f.policies};
+    mpt_precision_options options = {
+        .base = MPT_DTYPE_BF16, .residual = MPT_DTYPE_BF16, .policies = f.policies};
     assert_mpt_ok(f.ctx, mpt_graph_apply_precision(graph, &options));
     mpt_schedule_hash(graph, out);
     mpt_graph_destroy(graph);
