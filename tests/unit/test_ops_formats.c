@@ -281,6 +281,37 @@ static void test_casts_when_activations_are_saved_then_backward_alone_reads_them
     ops_close(&f);
 }
 
+/* Bits of what the forward pass makes and the backward pass reads. */
+static int64_t kept_bits(const ops_fixture *f) {
+    const mpt_graph *graph = ops_graph(f);
+    int64_t bits = 0;
+    for (int v = 0; v < graph->n_values; v++) {
+        const mpt_value *value = &graph->values[v];
+        bool read = false;
+        if (value->kind != MPT_VALUE_ACTIVATION ||
+            graph->nodes[value->producer].pass != MPT_PASS_FORWARD)
+            continue;
+        for (int i = 0; i < graph->n_nodes && !read; i++)
+            for (int k = 0; k < graph->nodes[i].n_in; k++)
+                read |= graph->nodes[i].pass == MPT_PASS_BACKWARD && graph->nodes[i].in[k] == v;
+        bits += read ? mpt_value_elements(value) * mpt_dtype_bits(value->dtype) : 0;
+    }
+    return bits;
+}
+
+static void test_saved_when_narrower_then_less_is_kept(void **state) {
+    (void)state;
+    static const char *const narrowing[] = {"bf16", "e5m6", "e4m3"};
+    ops_fixture f;
+    int64_t before = INT64_MAX;
+    for (size_t i = 0; i < MPT_COUNT(narrowing); i++) {
+        ops_open(&f, ops_draw_hybrid, "precision.state.activation", narrowing[i]);
+        assert_true(kept_bits(&f) < before);
+        before = kept_bits(&f);
+        ops_close(&f);
+    }
+}
+
 static void test_saved_when_nothing_is_wider_then_no_effect(void **state) {
     (void)state;
     ops_fixture plain, f;
@@ -440,6 +471,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_casts_when_low_reads_wider_then_each_tensor_has_one),
     cmocka_unit_test(test_casts_when_a_norm_is_narrow_then_all_readers_read_the_cast),
     cmocka_unit_test(test_casts_when_activations_are_saved_then_backward_alone_reads_them),
+    cmocka_unit_test(test_saved_when_narrower_then_less_is_kept),
     cmocka_unit_test(test_saved_when_nothing_is_wider_then_no_effect),
     cmocka_unit_test(test_softmax_when_said_then_both_passes_of_attention_have_it),
     cmocka_unit_test(test_warning_when_the_model_has_no_such_op_then_no_effect),
