@@ -185,7 +185,7 @@ static const mpt_field precision_fields[] = {
      .by_default = "all fp32", .doc = "Formats of what lives longer than a layer.",
      .source = ""},
     {"ops", MPT_FIELD_RECORD, .offset = 0, .bytes = 0, .record = &mpt_record_ops,
-     .by_default = "the table below",
+     .by_default = "the autocast table",
      .doc = "Formats of the operations other than linear layers.", .source = "PyTorch AMP"},
     {"loss_scale", MPT_FIELD_RECORD, MEMBER(mpt_recipe, loss_scale),
      .record = &mpt_record_static, .by_default = "none",

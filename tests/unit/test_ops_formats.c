@@ -174,10 +174,12 @@ static void test_rule_when_it_lists_kinds_and_globs_then_all_of_them_follow(void
         bool named = graph->layers[i].kind == MPT_LAYER_ATTENTION ||
                      strstr(graph->layers[i].path, ".ln_1") ||
                      strstr(graph->layers[i].path, ".c_proj");
+        bool linear = graph->layers[i].kind == MPT_LAYER_LINEAR;
         bool head = graph->layers[i].kind == MPT_LAYER_HEAD;
         n += named;
         if (!head)
-            assert_int_equal(p->compute == MPT_DTYPE_FP32, named);
+            assert_int_equal((linear ? p->slot[0].format : p->compute) == MPT_DTYPE_FP32,
+                             named);
     }
     assert_int_equal(n, 2 + 2 + 4);
     ops_close(&f);

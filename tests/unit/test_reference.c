@@ -175,6 +175,13 @@ static void test_defaults_when_claimed_then_the_field_takes_them(void **state) {
                                         "this or steps",
                                         "1; batch for the proxy",
                                         "at the end",
+                                        "the autocast table",
+                                        "as computed",
+                                        "norm",
+                                        "conv",
+                                        "scan",
+                                        "precision.state.residual",
+                                        "the widest input",
                                         "bf16"};
     int n, taken = 0;
     const mpt_record *const *records = mpt_record_all(&n);
@@ -267,6 +274,7 @@ static const char *frame_of(const char *record) {
     static const char *const frames[][2] = {
         {"precision", "%s"},
         {"state", "precision = { %s }"},
+        {"ops", "precision = { %s }"},
         {"static", "precision = { %s }"},
         {"rule", "precision = { rules = { %s } }"},
         {"gemm", "precision = { rules = { rule { 'linear', use = %s } } }"},
