@@ -198,7 +198,7 @@ static void note_place(lua_State *L, const char *key, mpt_where *out) {
     int value = lua_gettop(L);
     lua_pushstring(L, key);
     if (mpt_lua_value_get(L, value, key) != LUA_TNIL)
-        *out = mpt_lua_value_where(L, value, value + 1);
+        *out = mpt_convert_place(L, value, value + 1);
     lua_settop(L, value);
 }
 
