@@ -138,8 +138,9 @@ static mpt_status make_precise(const compiling *c, mpt_program *program, int pha
     MPT_TRY(mpt_graph_settle_pads(graph, policies));
     MPT_TRY(mpt_pipeline_grow(graph, &program->train));
     mpt_precision_options options = {
-        .base = recipe->base,
-        .residual = recipe->residual == MPT_DTYPE_COUNT ? recipe->base : recipe->residual,
+        .base = mpt_stored_format(recipe->base),
+        .residual = recipe->residual == MPT_DTYPE_COUNT ? mpt_stored_format(recipe->base)
+                                                        : recipe->residual,
         .policies = policies,
         .activation =
             recipe->activation == MPT_DTYPE_COUNT ? MPT_DTYPE_FP32 : recipe->activation,

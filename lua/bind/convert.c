@@ -13,6 +13,7 @@
 
 #include "lua/bind/library.h"
 #include "lua/bind/model.h"
+#include "lua/bind/presets.h"
 #include "recipe/schema_store.h"
 
 /* The structs that a word's value can be. */
@@ -217,7 +218,9 @@ static bool is_view(const mpt_field *row) {
 
 static void put_record(lua_State *L, const mpt_filler *f, const mpt_field *row, int key) {
     const mpt_lua_value *value = mpt_lua_value_at(L, -1);
-    if (value && value->kind == MPT_LUA_TABLE && is_view(row)) {
+    bool of_precision = row->record == &mpt_record_precision;
+    bool method = of_precision && value && value->kind == MPT_LUA_PRECISION;
+    if (method || (value && value->kind == MPT_LUA_TABLE && is_view(row))) {
         mpt_convert_path path = mpt_convert_key(f->path, row->name);
         mpt_filler inner = *f;
         inner.record = row->record;
@@ -228,6 +231,8 @@ static void put_record(lua_State *L, const mpt_filler *f, const mpt_field *row, 
         note_places(L, f->recipe, row->record);
         if (row->bytes == 0)
             put_struct(L, f, row->name, key, row->record, NULL);
+    } else if (of_precision) {
+        mpt_presets_refuse(L, f->value, key);
     } else if (value && value->kind != MPT_LUA_TABLE && value->kind != MPT_LUA_FORMAT) {
         put_word(L, f, row, key);
     } else {

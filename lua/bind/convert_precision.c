@@ -13,6 +13,19 @@ enum { SELECTORS_MAX = 32, ONLY_MAX = 1024 };
 
 static const char use_hint[] = "give a format (bf16, nvfp4 { ... }) or gemm { ... }";
 
+/* How a format is written that stands there as a text; else the hint given. */
+static mpt_convert_path unquoted(lua_State *L, const char *hint) {
+    mpt_convert_path out;
+    mpt_slot_use use;
+    const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    if (mpt_slot_use_by_name(text, &use))
+        snprintf(out.text, sizeof out.text, "formats are values: write %s without quotes",
+                 text);
+    else
+        snprintf(out.text, sizeof out.text, "%s", hint);
+    return out;
+}
+
 /* ---- one operand ---- */
 
 void mpt_convert_slot(lua_State *L, mpt_recipe *recipe, int parent, int key, const char *path,
@@ -20,7 +33,8 @@ void mpt_convert_slot(lua_State *L, mpt_recipe *recipe, int parent, int key, con
     const mpt_lua_value *value = mpt_lua_value_at(L, -1);
     *out = (mpt_slot_use){0};
     if (!value || (value->kind != MPT_LUA_FORMAT && value->kind != MPT_LUA_TABLE))
-        mpt_convert_fail(L, parent, key, "give a format: nvfp4 { rounding = \"stochastic\" }",
+        mpt_convert_fail(L, parent, key,
+                         unquoted(L, "give a format: nvfp4 { rounding = \"stochastic\" }").text,
                          "%s: cannot be %s", path, mpt_lua_describe(L, -1));
     if (value->kind == MPT_LUA_FORMAT && !mpt_slot_use_by_name(value->word, out))
         mpt_convert_fail(L, parent, key, "write it there: mxfp8 { scale_format = e8m0 }",
@@ -215,7 +229,7 @@ static void put_use(lua_State *L, const mpt_filler *f, mpt_rule *rule, const cha
         return;
     }
     if (!value || value->kind != MPT_LUA_FORMAT)
-        mpt_convert_fail(L, f->value, key, use_hint, "%s: cannot be %s", path,
+        mpt_convert_fail(L, f->value, key, unquoted(L, use_hint).text, "%s: cannot be %s", path,
                          mpt_lua_describe(L, -1));
     mpt_slot_use format;
     mpt_convert_slot(L, f->recipe, f->value, key, path, &format);

@@ -83,14 +83,17 @@ static int key_rank(lua_State *L, int index) {
     return type == LUA_TNUMBER ? 0 : type == LUA_TSTRING ? 1 : 2;
 }
 
+/* Numbers, then texts, then the rest, among which there is no order. */
+static bool is_before(lua_State *L, int index, int other) {
+    int a = key_rank(L, index), b = key_rank(L, other);
+    if (a != b || a == 2)
+        return a < b;
+    return a == 0 ? lua_compare(L, index, other, LUA_OPLT)
+                  : strcmp(lua_tostring(L, index), lua_tostring(L, other)) < 0;
+}
+
 static int key_less(lua_State *L) {
-    int a = key_rank(L, 1), b = key_rank(L, 2);
-    bool less = a < b;
-    if (a == b && a == 0)
-        less = lua_compare(L, 1, 2, LUA_OPLT);
-    else if (a == b && a == 1)
-        less = strcmp(lua_tostring(L, 1), lua_tostring(L, 2)) < 0;
-    lua_pushboolean(L, less);
+    lua_pushboolean(L, is_before(L, 1, 2));
     return 1;
 }
 
@@ -140,6 +143,35 @@ static int safe_pairs(lua_State *L) {
     lua_pushinteger(L, 1);
     lua_pushcclosure(L, sorted_next, 3);
     return 1;
+}
+
+/* The first key in the order of pairs() behind the one at 2, or of all where that is nil: the
+ * nearest of all keys, since nothing is kept between two calls. Keys without an order come
+ * last, as Lua has them. */
+static int safe_next(lua_State *L) {
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_settop(L, 2);
+    bool first = lua_isnil(L, 2), ordered = first || key_rank(L, 2) < 2;
+    lua_pushnil(L); /* 3: the best so far */
+    lua_pushvalue(L, ordered ? 3 : 2);
+    int64_t n = 0;
+    for (; lua_next(L, 1); n++) {
+        lua_pop(L, 1);
+        bool behind = !ordered || first || is_before(L, 2, 4);
+        bool better = lua_isnil(L, 3) || is_before(L, 4, 3);
+        if (behind && better && (ordered || key_rank(L, 4) == 2)) {
+            lua_copy(L, 4, 3);
+            if (!ordered)
+                break;
+        }
+    }
+    mpt_sandbox_charge(L, n + 1);
+    lua_settop(L, 3);
+    if (lua_isnil(L, 3))
+        return 1;
+    lua_pushvalue(L, 3);
+    lua_rawget(L, 1);
+    return 2;
 }
 
 /* ---- output and chance ---- */
@@ -263,14 +295,15 @@ static void copy_names(lua_State *L, int into, const char *const *names) {
 }
 
 static void open_base(lua_State *L, int globals) {
-    static const char *const kept[] = {
-        "assert", "error",  "getmetatable", "ipairs", "next",     "select", "rawequal",
-        "rawget", "rawlen", "tostring",     "type",   "_VERSION", NULL};
+    static const char *const kept[] = {"assert",   "error",    "getmetatable", "ipairs",
+                                       "select",   "rawequal", "rawget",       "rawlen",
+                                       "tostring", "type",     "_VERSION",     NULL};
     static const luaL_Reg replaced[] = {{"pcall", safe_pcall},
                                         {"xpcall", safe_xpcall},
                                         {"setmetatable", safe_setmetatable},
                                         {"rawset", safe_rawset},
                                         {"pairs", safe_pairs},
+                                        {"next", safe_next},
                                         {"print", safe_print},
                                         {NULL, NULL}};
     lua_pushcfunction(L, luaopen_base);

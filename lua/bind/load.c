@@ -11,6 +11,7 @@
 #include "lua/bind/convert.h"
 #include "lua/bind/library.h"
 #include "lua/bind/model.h"
+#include "lua/bind/presets.h"
 
 typedef struct load_call {
     mpt_sandbox *box;
@@ -24,6 +25,7 @@ static int load_body(lua_State *L) {
     mpt_library_open(L, mpt_hash(chunk->text, chunk->length));
     mpt_words_open(L);
     mpt_require_open(L);
+    mpt_presets_open(L);
     mpt_library_proxy(L, "");
     lua_rawseti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
     lua_newtable(L);

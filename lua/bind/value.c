@@ -164,6 +164,10 @@ static void push_copy(lua_State *L, const mpt_lua_value *like, int fields, int p
     luaL_checkstack(L, 16, "tables nest too deep");
     if (depth > DEPTH_MAX)
         fail_field(L, like->where, "%s: tables nest too deep%s", like->word, "");
+    /* Its fields are behind its metatable: it would be read as an empty table. */
+    if (luaL_getmetafield(L, fields, "__metatable") != LUA_TNIL)
+        fail_field(L, like->where, "%s: a library stands where a value should; %s", like->word,
+                   "name one of its fields");
     push_value(L, like->kind, like->word, like->where);
     int self = lua_gettop(L);
     lua_newtable(L);
@@ -257,6 +261,12 @@ static void push_appended(lua_State *L, int first, int second) {
     lua_setiuservalue(L, self, FIELDS);
 }
 
+/* Whether derive changes single fields of what stands there: a plain table, or a precision. */
+static bool is_map(lua_State *L, int index) {
+    const mpt_lua_value *value = mpt_lua_value_at(L, index);
+    return value && (value->kind == MPT_LUA_TABLE || value->kind == MPT_LUA_PRECISION);
+}
+
 /* Pushes what `key` becomes when the field at `was` is changed by the one at `now`. */
 static void push_merged_field(lua_State *L, int key, int was, int now) {
     luaL_checkstack(L, 16, "tables nest too deep");
@@ -267,15 +277,23 @@ static void push_merged_field(lua_State *L, int key, int was, int now) {
         lua_setiuservalue(L, -2, FIELDS);
         return;
     }
-    bool tables =
-        mpt_lua_value_of_kind(L, was, MPT_LUA_TABLE) && change && change->kind == MPT_LUA_TABLE;
+    bool map = change && change->kind == MPT_LUA_TABLE;
+    bool tables = map && is_map(L, was);
     bool rules = lua_type(L, key) == LUA_TSTRING && strcmp(lua_tostring(L, key), "rules") == 0;
-    if (tables && rules)
+    map = map && mpt_lua_value_length(L, now) == 0;
+    if (tables && rules) {
         push_appended(L, was, now);
-    else if (tables && mpt_lua_value_length(L, was) == 0 && mpt_lua_value_length(L, now) == 0)
+    } else if (map && tables && mpt_lua_value_length(L, was) == 0) {
         mpt_lua_value_merge(L, was, now, change->where);
-    else
+    } else if (map) { /* into nothing: what it replaces further down is replaced there */
+        push_value(L, MPT_LUA_TABLE, change->word, change->where);
+        lua_newtable(L);
+        lua_setiuservalue(L, -2, FIELDS);
+        mpt_lua_value_merge(L, -1, now, change->where);
+        lua_remove(L, -2);
+    } else {
         lua_pushvalue(L, now);
+    }
 }
 
 /* Steps and tokens both say how long a run is: naming one takes the other away. */

@@ -16,6 +16,7 @@ typedef enum mpt_lua_kind {
     MPT_LUA_SCALE_RULE, /* four_over_six{} */
     MPT_LUA_HADAMARD,
     MPT_LUA_GEMM,
+    MPT_LUA_PRECISION, /* precision{...}: a whole method, as a preset is */
     MPT_LUA_RULE,
     MPT_LUA_PHASE,
     MPT_LUA_BLOCKS,
@@ -68,6 +69,16 @@ void mpt_lua_value_merge(lua_State *L, int base, int change, mpt_where where);
 
 /* Makes the metatable of values. */
 void mpt_value_open(lua_State *L);
+
+/* A word of the language: a function that gives a value. */
+typedef struct mpt_lua_word {
+    const char *name;
+    mpt_lua_kind kind;
+    int n_values; /* numbers or texts it takes; 0: one table */
+    int type;     /* of those */
+    const char *example;
+} mpt_lua_word;
+const mpt_lua_word *mpt_words_all(int *out_n);
 
 /* Adds the words to the table of globals on the top (words.c). */
 void mpt_words_open(lua_State *L);

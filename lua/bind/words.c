@@ -10,20 +10,13 @@
 #include "lua/bind/library.h"
 #include "recipe/schema.h"
 
-typedef struct word {
-    const char *name;
-    mpt_lua_kind kind;
-    int n_values; /* numbers or texts it takes; 0: one table */
-    int type;     /* of those */
-    const char *example;
-} word;
-
-static const word words[] = {
+static const mpt_lua_word words[] = {
     {"current", MPT_LUA_SCALE, 0, 0, "current {}"},
     {"delayed", MPT_LUA_SCALE, 0, 0, "delayed { history = 1024 }"},
     {"four_over_six", MPT_LUA_SCALE_RULE, 0, 0, "four_over_six { error = \"mae\" }"},
     {"hadamard", MPT_LUA_HADAMARD, 0, 0, "hadamard { size = 16 }"},
     {"gemm", MPT_LUA_GEMM, 0, 0, "gemm { weight = nvfp4, activation = nvfp4 }"},
+    {"precision", MPT_LUA_PRECISION, 0, 0, "precision { base = bf16, rules = { ... } }"},
     {"rule", MPT_LUA_RULE, 0, 0, "rule { \"linear\", use = bf16 }"},
     {"phase", MPT_LUA_PHASE, 0, 0, "phase { \"settle\", from = 0.8 }"},
     {"first", MPT_LUA_BLOCKS, 1, LUA_TNUMBER, "first(2)"},
@@ -46,6 +39,11 @@ static const word words[] = {
     {"model", MPT_LUA_MODEL, 0, 0, "model { name = \"mine\", sizes = { ... }, graph = ... }"},
 };
 
+const mpt_lua_word *mpt_words_all(int *out_n) {
+    *out_n = (int)MPT_COUNT(words);
+    return words;
+}
+
 static void misuse(lua_State *L, const char *name, const char *example, mpt_where where) {
     mpt_ctx *ctx = mpt_sandbox_of(L)->ctx;
     mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "%s: takes %s", name,
@@ -56,7 +54,7 @@ static void misuse(lua_State *L, const char *name, const char *example, mpt_wher
 
 /* Upvalue: the word's row. */
 static int call_word(lua_State *L) {
-    const word *w = &words[lua_tointeger(L, lua_upvalueindex(1))];
+    const mpt_lua_word *w = &words[lua_tointeger(L, lua_upvalueindex(1))];
     mpt_where where = mpt_sandbox_where(L, 1);
     if (w->n_values == 0) {
         if (lua_gettop(L) != 1 || !lua_istable(L, 1))
@@ -80,7 +78,7 @@ const char *mpt_word_example(lua_State *L, int index) {
     index = lua_absindex(L, index);
     if (lua_tocfunction(L, index) != call_word || !lua_getupvalue(L, index, 1))
         return NULL;
-    const word *w = &words[lua_tointeger(L, -1)];
+    const mpt_lua_word *w = &words[lua_tointeger(L, -1)];
     lua_pop(L, 1);
     return w->example;
 }

@@ -141,6 +141,8 @@ static mpt_exit call(mpt_ctx *ctx, const mpt_options *options, mpt_progress *pro
         return mpt_cli_printed(ctx, mpt_list(ctx, MPT_LIST_OPS, mpt_cli_write, NULL));
     if (options->list_formats)
         return mpt_cli_printed(ctx, mpt_list(ctx, MPT_LIST_FORMATS, mpt_cli_write, NULL));
+    if (options->list_types)
+        return mpt_cli_printed(ctx, mpt_recipe_annotations(ctx, mpt_cli_write, NULL));
     if (options->help_recipe)
         return help_recipe(ctx, options->word);
     switch (options->command) {

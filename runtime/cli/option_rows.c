@@ -124,6 +124,8 @@ const mpt_option_row mpt_option_rows[] = {
      "the ops of this build and the kernels of each"},
     {"list-formats", 0, NULL, MPT_OPTION_FLAG, ALONE, AT(list_formats), NULL,
      "the number formats of this build"},
+    {"list-types", 0, NULL, MPT_OPTION_FLAG, ALONE, AT(list_types), NULL,
+     "the words of recipes as annotations for editors, as lua/types/mpt.lua has them"},
     {"help-recipe", 0, "[FIELD]", MPT_OPTION_FLAG, ALONE, AT(help_recipe), NULL,
      "the reference of the recipe language, or what concerns one field or word of it"},
     {"version", 0, NULL, MPT_OPTION_FLAG, ALONE, AT(version), NULL, "the version"},

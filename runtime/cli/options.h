@@ -42,7 +42,7 @@ typedef struct mpt_options {
     const char *dump, *until; /* names of stages */
     const char *phase;        /* NULL: not said */
     bool json, quiet, schedule, columnwise, quantizers;
-    bool help, version, list_ops, list_formats, help_recipe;
+    bool help, version, list_ops, list_formats, list_types, help_recipe;
     const char *word; /* of --help-recipe; NULL: everything */
 } mpt_options;
 

@@ -27,7 +27,7 @@ static void add_class(mpt_words *text, const mpt_plan *plan, mpt_ops_class class
         if (n_printed++ == 0) {
             mpt_words_add(text, "%s%s", text->len ? "; " : "", mpt_ops_class_name(class));
             if (class == MPT_OPS_CLASS_LOW)
-                mpt_words_add(text, " %s", mpt_dtype_name(recipe->base));
+                mpt_words_add(text, " %s", mpt_dtype_name(mpt_stored_format(recipe->base)));
             mpt_words_add(text, ": ");
             if (class == MPT_OPS_CLASS_FP32 && has_op(plan->graph, "attention"))
                 mpt_words_add(text, "softmax, ");

@@ -10,9 +10,10 @@
 
 #include "graph/op.h"
 #include "plan/plan.h"
+#include "recipe/presets.h"
 #include "recipe/schema_store.h"
 
-enum { NAMES_MAX = 512 };
+enum { NAMES_MAX = 512, WORD_MAX = 256 };
 
 typedef struct reference {
     mpt_str *out;
@@ -79,43 +80,6 @@ static void words(reference *r, const char *key, const char *title, const char *
 
 /* ---- the schema ---- */
 
-/* Whether a field holds the record: by its row, or by its name where it is a special one
- * ("rules" hold a rule, "wgrad" of gemm a wgrad). The proxy's fields are those of train. */
-static bool leads_to(const mpt_field *field, const mpt_record *record) {
-    for (int i = 0; field->variants && field->variants[i]; i++)
-        if (field->variants[i] == record)
-            return true;
-    if (record == &mpt_record_train && field == mpt_record_lookup(record, "proxy"))
-        return true;
-    return field->record == record ||
-           (field->type == MPT_FIELD_SPECIAL &&
-            strncmp(field->name, record->name, strlen(record->name)) == 0);
-}
-
-/* Whether `word` of `length` names the record by its path: "train.lr" leads to wsd. */
-static bool record_has_path(const mpt_record *record, const char *word, size_t length) {
-    const char *name = word + length;
-    while (name > word && name[-1] != '.')
-        name--;
-    size_t tail = (size_t)(word + length - name);
-    if (strlen(record->name) == tail && memcmp(record->name, name, tail) == 0 &&
-        (name == word || strncmp(word, "recipe.", 7) == 0))
-        return true;
-    int n;
-    const mpt_record *const *records = mpt_record_all(&n);
-    for (int i = 0; i < n; i++) {
-        for (int f = 0; f < records[i]->n_fields; f++) {
-            const mpt_field *field = &records[i]->fields[f];
-            bool leads = leads_to(field, record) && strlen(field->name) == tail &&
-                         memcmp(field->name, name, tail) == 0;
-            if (leads &&
-                (name == word || record_has_path(records[i], word, (size_t)(name - word) - 1)))
-                return true;
-        }
-    }
-    return false;
-}
-
 /* "lr", "train.lr" and "lr.peak" name rows; so does "stochastic", which one of them takes. */
 static bool field_fits(reference *r, const mpt_record *record, const mpt_field *field) {
     bool fits = note(r, field->name);
@@ -131,7 +95,7 @@ static bool field_fits(reference *r, const mpt_record *record, const mpt_field *
             fits = true;
     const char *last = r->word ? strrchr(r->word, '.') : NULL;
     if (last && strcmp(last + 1, field->name) == 0)
-        fits = record_has_path(record, r->word, (size_t)(last - r->word));
+        fits = mpt_reference_leads(record, r->word, (size_t)(last - r->word));
     return fits || r->all;
 }
 
@@ -302,6 +266,23 @@ static void print_nn(reference *r) {
     end(r);
 }
 
+static void print_presets(reference *r) {
+    int n;
+    const mpt_preset *presets = mpt_preset_all(&n);
+    begin(r, "presets", "Presets",
+          "Whole precision methods: `precision = presets.nvfp4`, from the command line `--set "
+          "precision=nvfp4`. None names single blocks; `derive(presets.nvfp4, { rules = { ... "
+          "} })` adds what a model needs. They stand in `lua/presets.lua`; a method of your "
+          "own is made by `precision { ... }`.",
+          "preset | method");
+    for (int i = 0; i < n; i++) {
+        bool fits = row(r, presets[i].name);
+        if (row(r, presets[i].place) || fits)
+            mpt_str_printf(r->out, "| `%s` | %s |\n", presets[i].place, presets[i].doc);
+    }
+    end(r);
+}
+
 static void print_warnings(reference *r) {
     int n;
     const char *const *names = mpt_warning_names(&n);
@@ -357,6 +338,7 @@ static void print_all(reference *r) {
           "written | blocks", mpt_reference_selectors);
     print_kinds(r);
     print_formats(r);
+    print_presets(r);
     print_warnings(r);
     print_model(r);
     words(r, "models", "Shipped models", "`require \"models.NAME\"`, then `NAME \"SIZE\"`.",
@@ -378,9 +360,26 @@ static mpt_status fail_unknown(mpt_ctx *ctx, reference *r) {
     return status;
 }
 
+/* "precision.rules[2].use", as messages write it, without the numbers. */
+static const char *without_indices(const char *word, char out[WORD_MAX]) {
+    size_t n = 0;
+    if (!word || strlen(word) >= WORD_MAX)
+        return word;
+    for (const char *p = word; *p; p += *p != 0) {
+        size_t digits = *p == '[' ? strspn(p + 1, "0123456789") : 0;
+        if (digits && p[digits + 1] == ']')
+            p += digits + 2;
+        if (*p)
+            out[n++] = *p;
+    }
+    out[n] = 0;
+    return out;
+}
+
 mpt_status mpt_recipe_reference(mpt_ctx *ctx, const char *word, mpt_write_fn write, void *ud) {
     mpt_str text;
-    reference r = {.out = &text, .word = word};
+    char plain[WORD_MAX];
+    reference r = {.out = &text, .word = without_indices(word, plain)};
     mpt_status status = MPT_OK;
     MPT_REQUIRE_OBJECT(ctx);
     MPT_REQUIRE(ctx, write);

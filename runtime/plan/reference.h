@@ -5,7 +5,10 @@
 #ifndef MPT_PLAN_REFERENCE_H
 #define MPT_PLAN_REFERENCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
+
+#include "recipe/schema.h"
 
 /* A section of prose and the words that it answers. */
 typedef struct mpt_reference_text {
@@ -26,5 +29,9 @@ extern const mpt_reference_word mpt_reference_builders[]; /* words of nn that ar
 extern const mpt_reference_word mpt_reference_model[];    /* fields of model{...} */
 extern const mpt_reference_word mpt_reference_models[];   /* the shipped ones */
 extern const mpt_reference_word mpt_reference_recipes[];
+
+/* Whether the beginning of a word, of `length`, is a path to the record: "train.lr" leads to
+ * wsd, "precision.rules.use.weight" and "nvfp4" to quantizer. */
+bool mpt_reference_leads(const mpt_record *record, const char *word, size_t length);
 
 #endif

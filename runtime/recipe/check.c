@@ -12,6 +12,8 @@
 /* X(ENUM, "name", "what it says") in the order they are reported. */
 #define WARNING_LIST(X)                                                                        \
     X(RULE_SHADOWED, "rule-shadowed", "A rule that decides nothing, because later ones do.")   \
+    X(NOTHING_QUANTIZED, "nothing-quantized",                                                  \
+      "Rules name narrow formats, but every linear layer ends up without one.")                \
     X(NO_EFFECT, "no-effect", "A field that changes no step of this run.")                     \
     X(SR_FORWARD, "sr-forward", "Stochastic rounding in fprop, which is known to diverge.")    \
     X(ALL_FP4, "all-fp4",                                                                      \
@@ -316,6 +318,37 @@ static bool ops_use_fp16(const mpt_recipe *r, mpt_where *where) {
     return false;
 }
 
+static bool is_narrow(const mpt_quantizer *q) {
+    return q->scale.kind != MPT_SCALING_NONE;
+}
+
+/* The first rule of any phase that names a format which needs scales; NULL: there is none. */
+static const mpt_rule *narrow_rule(const mpt_recipe *r) {
+    for (int p = -1; p < r->n_phases; p++) {
+        const mpt_rule *rules = p < 0 ? r->rules : r->phases[p].rules;
+        int n = p < 0 ? r->n_rules : r->phases[p].n_rules;
+        for (int i = 0; i < n; i++)
+            for (int s = 0; s < MPT_SLOT_COUNT; s++)
+                if (rules[i].use.slot[s].has_format && is_narrow(&rules[i].use.slot[s].q))
+                    return &rules[i];
+    }
+    return NULL;
+}
+
+/* A run whose recipe speaks of FP8 and that is all BF16 is taken for what it is called. */
+static void check_nothing_quantized(checker *c) {
+    const mpt_rule *rule = narrow_rule(c->recipe);
+    for (int p = 0; p < c->recipe->n_phases; p++)
+        for (int i = 0; i < c->model.n; i++)
+            if (is_gemm_layer(&c->model.layers[i]) &&
+                slot_that(&c->policies[p][i], is_narrow, MPT_SLOT_WGRAD_X) >= 0)
+                return;
+    if (rule)
+        warn(c, WARNING_NOTHING_QUANTIZED, rule->where,
+             "0 of %d blocks are quantized: no linear layer keeps a narrow format",
+             c->model.n_blocks);
+}
+
 /* Whether any value of any phase is FP16, and where the first rule says so. */
 static bool uses_fp16(const checker *c, mpt_where *where) {
     const mpt_recipe *r = c->recipe;
@@ -380,6 +413,7 @@ mpt_status mpt_recipe_check(mpt_recipe *recipe, mpt_arena *arena, const mpt_laye
                  .model = {layers, n_layers, n_blocks},
                  .policies = policies};
     check_all_shadowed(&c);
+    check_nothing_quantized(&c);
     check_no_effect(&c);
     check_sources(&c);
     check_operands(&c, WARNING_SR_FORWARD, rounds_stochastically, MPT_SLOT_FPROP_W,

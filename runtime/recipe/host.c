@@ -2,6 +2,7 @@
  *
  * Rules come as short texts in the words of the language; the tests compare the hash of a
  * recipe made here with that of the .lua file that says the same. */
+#include "recipe/host.h"
 #include "recipe/schema_store.h"
 #include "recipe/select.h"
 #include "recipe/use.h"
@@ -25,17 +26,6 @@ mpt_status mpt_recipe_create(mpt_ctx *ctx, const char *name, mpt_recipe **out) {
     *out = NULL;
     MPT_REQUIRE(ctx, name);
     return mpt_recipe_new(ctx, name, NULL, out);
-}
-
-/* Fails where a recipe was compiled already. */
-static mpt_status check_open(mpt_recipe *recipe, const char *what) {
-    if (!recipe->frozen)
-        return MPT_OK;
-    mpt_status status =
-        MPT_FAIL(recipe->ctx, MPT_INVALID, recipe->where,
-                 "%s: the recipe was compiled and does not change any more", what);
-    mpt_hint(recipe->ctx, "add it before compiling");
-    return status;
 }
 
 /* The next word of a text separated by spaces, copied to `word`; false at the end. A word too
@@ -285,7 +275,7 @@ static mpt_status find_phase(mpt_recipe *recipe, const char *name, mpt_where whe
 }
 
 static mpt_status add_rule(mpt_recipe *recipe, const mpt_rule_desc *desc) {
-    MPT_TRY(check_open(recipe, "rule"));
+    MPT_TRY(mpt_host_check_open(recipe, "rule"));
     rule_text text = {.recipe = recipe, .where = recipe->where};
     int phase;
     if (desc->file) {
@@ -307,6 +297,8 @@ static mpt_status add_rule(mpt_recipe *recipe, const mpt_rule_desc *desc) {
         status = parse_blocks(&text, desc->blocks, &rule->blocks);
     if (status == MPT_OK)
         status = parse_use(&text, desc, &rule->use);
+    if (status == MPT_OK && desc->where)
+        status = mpt_host_add_predicate(recipe, desc, rule);
     if (status != MPT_OK)
         (*n)--; /* a refused rule leaves the recipe as it was */
     return status;
@@ -324,7 +316,7 @@ mpt_status mpt_recipe_add_rule(mpt_recipe *recipe, const mpt_rule_desc *rule) {
 mpt_status mpt_recipe_add_phase(mpt_recipe *recipe, const char *name, const char *from) {
     MPT_REQUIRE_OBJECT(recipe);
     MPT_REQUIRE(recipe->ctx, name);
-    MPT_TRY(check_open(recipe, "phase"));
+    MPT_TRY(mpt_host_check_open(recipe, "phase"));
     mpt_phase *phase = mpt_recipe_append_phase(recipe, name);
     if (!phase)
         return MPT_OUT_OF_MEMORY;
@@ -335,20 +327,4 @@ mpt_status mpt_recipe_add_phase(mpt_recipe *recipe, const char *name, const char
     if (status != MPT_OK)
         recipe->n_phases--;
     return status;
-}
-
-mpt_status mpt_recipe_set_model(mpt_recipe *recipe, const char *name, const char *size,
-                                mpt_build_fn build, void *ud) {
-    MPT_REQUIRE_OBJECT(recipe);
-    MPT_REQUIRE(recipe->ctx, name);
-    MPT_REQUIRE(recipe->ctx, size);
-    MPT_REQUIRE(recipe->ctx, build);
-    MPT_TRY(check_open(recipe, "model"));
-    const char *name_copy = mpt_arena_strdup(&recipe->arena, name);
-    const char *size_copy = mpt_arena_strdup(&recipe->arena, size);
-    if (!name_copy || !size_copy)
-        return MPT_OUT_OF_MEMORY;
-    recipe->model = (mpt_model_ref){true, name_copy, size_copy, recipe->where};
-    recipe->source = (mpt_source){.ud = ud, .build = build};
-    return MPT_OK;
 }

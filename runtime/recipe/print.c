@@ -179,7 +179,8 @@ static void print_phase(const mpt_recipe *recipe, int index, mpt_str *out) {
 
 void mpt_recipe_canonical(const mpt_recipe *recipe, mpt_str *out) {
     mpt_dtype base = recipe->base == MPT_DTYPE_COUNT ? MPT_DTYPE_BF16 : recipe->base;
-    mpt_dtype residual = recipe->residual == MPT_DTYPE_COUNT ? base : recipe->residual;
+    mpt_dtype residual =
+        recipe->residual == MPT_DTYPE_COUNT ? mpt_stored_format(base) : recipe->residual;
     print_model("model", &recipe->model, out);
     print_model("proxy", &recipe->proxy, out);
     mpt_str_printf(out, "precision.base = %s\n", mpt_dtype_name(base));

@@ -156,6 +156,12 @@ typedef struct mpt_model_ref {
     mpt_where where;
 } mpt_model_ref;
 
+/* The `where` of a host's rule, as mpt_source.where asks for it by number. */
+typedef struct mpt_host_predicate {
+    mpt_layer_fn fn;
+    void *ud;
+} mpt_host_predicate;
+
 /* ---- the whole ---- */
 
 /* Warmup and decay as they were written, and for which length of run, so that setting the
@@ -175,7 +181,9 @@ struct mpt_recipe {
     mpt_where where;         /* of the recipe{} call */
     mpt_model_ref model, proxy;
     mpt_source source;
-    mpt_dtype base; /* compute format where no rule speaks */
+    int n_predicates, cap_predicates;
+    mpt_host_predicate *predicates; /* of a recipe filled by calls */
+    mpt_dtype base;                 /* compute format where no rule speaks */
     bool base_set;
     mpt_where base_where; /* file NULL: no line says it */
     mpt_dtype residual;   /* MPT_DTYPE_COUNT: the base format */
@@ -226,6 +234,10 @@ int64_t mpt_phase_start(const mpt_phase *phase, int64_t steps);
 
 /* Checks what can be checked without a model, fills defaults, makes the one implicit phase. */
 mpt_status mpt_recipe_freeze(mpt_recipe *recipe);
+
+/* The format of values where products compute in `compute`: itself, and fp32 for tf32, which is
+ * a way to multiply and not one to keep what comes out. */
+mpt_dtype mpt_stored_format(mpt_dtype compute);
 
 /* Resolves the rules of one phase into one policy a layer, as a cascade: in order, later wins.
  * Errors: a rule that matches nothing (with the nearest names), first and last that overlap or

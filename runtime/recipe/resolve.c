@@ -38,10 +38,15 @@ static bool is_compute_format(mpt_dtype dtype) {
 
 /* ---- defaults ---- */
 
+mpt_dtype mpt_stored_format(mpt_dtype compute) {
+    return compute == MPT_DTYPE_TF32 ? MPT_DTYPE_FP32 : compute;
+}
+
 /* Logits stay FP32, because the loss reads them; dW takes the format of the gradients. */
 static mpt_dtype default_output(const cascade *c, const mpt_layer *layer, int gemm) {
     bool logits = layer->kind == MPT_LAYER_HEAD && gemm == MPT_GEMM_FPROP;
-    return logits || gemm == MPT_GEMM_WGRAD ? MPT_DTYPE_FP32 : c->base.format;
+    return logits || gemm == MPT_GEMM_WGRAD ? MPT_DTYPE_FP32
+                                            : mpt_stored_format(c->base.format);
 }
 
 /* The row of the autocast table that a layer's op has. A host's list of layers may know kinds
@@ -59,7 +64,7 @@ static const mpt_ops_row *ops_row(const mpt_layer *layer) {
 
 static void start(const cascade *c, const mpt_layer *layer, layer_state *s) {
     s->layer = layer;
-    s->compute = c->base.format;
+    s->compute = mpt_stored_format(c->base.format);
     s->compute_decider = -1;
     s->compute_word = mpt_ops_said(c->recipe->ops, ops_row(layer));
     if (s->compute_word != MPT_OPS_COUNT)

@@ -21,6 +21,11 @@ static const mpt_choice saved_formats[] = {{"fp32", MPT_DTYPE_FP32, "IEEE single
                                            {"e4m3", MPT_DTYPE_E4M3, "8 bits"},
                                            {"e5m2", MPT_DTYPE_E5M2, "8 bits"},
                                            {NULL, 0, NULL}};
+static const mpt_choice base_formats[] = {{"fp32", MPT_DTYPE_FP32, "IEEE single"},
+                                          {"tf32", MPT_DTYPE_TF32, "10 mantissa bits"},
+                                          {"bf16", MPT_DTYPE_BF16, "8 exponent bits"},
+                                          {"fp16", MPT_DTYPE_FP16, "IEEE half"},
+                                          {NULL, 0, NULL}};
 static const mpt_choice only_fp32[] = {{"fp32", MPT_DTYPE_FP32, "IEEE single"},
                                        {NULL, 0, NULL}};
 /* ---- gemm ---- */
@@ -177,8 +182,11 @@ const mpt_record mpt_record_state = {"state",
                                      -1};
 
 static const mpt_field precision_fields[] = {
-    {"base", MPT_FIELD_FORMAT, MEMBER(mpt_recipe, base), .choices = wide_formats,
-     .by_default = "bf16", .doc = "The format where no rule speaks.", .source = "Megatron-LM"},
+    {"base", MPT_FIELD_FORMAT, MEMBER(mpt_recipe, base), .choices = base_formats,
+     .by_default = "bf16",
+     .doc = "The format where no rule speaks. With `tf32` the operands of linear layers are "
+            "rounded to it; what they put out and all else is in fp32.",
+     .source = "Megatron-LM"},
     SPECIAL_ROW("rules", "none", "a list of rule { ... }",
                 "In order; a later rule wins over an earlier one."),
     {"state", MPT_FIELD_RECORD, .offset = 0, .bytes = 0, .record = &mpt_record_state,

@@ -291,6 +291,18 @@ static mpt_status fail_kind(mpt_ctx *ctx, const mpt_rule *rule, const char *path
     return status;
 }
 
+/* The head, where a selector that matches nothing means it: its name differs between models. */
+static const char *head_path(const char *selector, const mpt_layer_list *model) {
+    static const char *const words[] = {"output", "head", "logit", "classifier", "unembed"};
+    bool meant = false;
+    for (size_t i = 0; i < MPT_COUNT(words); i++)
+        meant = meant || strstr(selector, words[i]);
+    for (int i = 0; meant && i < model->n; i++)
+        if (model->layers[i].kind == MPT_LAYER_HEAD)
+            return model->layers[i].path;
+    return NULL;
+}
+
 /* Nearest names to a selector that matches nothing: kinds, "*.o_proj", "layers.*.o_proj", and
  * the paths themselves. */
 static mpt_status fail_unmatched(mpt_ctx *ctx, const mpt_rule *rule, const char *path,
@@ -315,6 +327,7 @@ static mpt_status fail_unmatched(mpt_ctx *ctx, const mpt_rule *rule, const char 
         status = MPT_FAIL(ctx, MPT_INVALID, rule->where, "%s: no layer matches '%s'", path,
                           selector);
         const char *near = mpt_nearest(selector, names, n);
+        near = near ? near : head_path(selector, model);
         if (near)
             mpt_hint(ctx, "did you mean '%s'?", near);
         else if (model->n)

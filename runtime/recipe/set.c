@@ -2,6 +2,7 @@
  *
  * A value set this way counts for the full model and for the proxy alike, so an override that
  * the recipe made for the proxy gives way to it. */
+#include "recipe/presets.h"
 #include "recipe/schema_store.h"
 
 #include <stdio.h>
@@ -154,6 +155,8 @@ mpt_status mpt_recipe_set_at(mpt_recipe *recipe, const char *path, const char *v
         mpt_hint(recipe->ctx, "set it before, or load the recipe again");
         return status;
     }
+    if (strcmp(path, "precision") == 0)
+        return mpt_recipe_use_preset(recipe, value, where);
     if (starts_with(setting.path, "train", &rest) && rest)
         return set_train(recipe, &setting, rest);
     if (strcmp(setting.path, "precision.base") == 0)

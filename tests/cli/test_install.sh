@@ -31,6 +31,18 @@ want_out ' 5 blocks,'
 try check moved/share/mpt/recipes/gpt2_nvfp4.lua
 want_status 0
 
+# Presets are read from the file installed beside the models, and editors find the words there.
+[ -f moved/share/mpt/lua/types/mpt.lua ] || wrong 'no words for editors'
+sed '/precision = {/,/^  },/c\  precision = presets.nvfp4,' small.lua >preset.lua
+sed -i 's/use = mxfp8 }/use = int8 }/' moved/share/mpt/lua/presets.lua
+try plan preset.lua
+want_status 0
+want_out 'nvfp4'
+sed -i 's/presets.nvfp4/presets.mxfp8/' preset.lua
+try plan preset.lua
+want_status 0
+want_out 'int8'
+
 # A host: first with the shared library, then with the archives.
 PKG_CONFIG_PATH=$(dirname "$(find moved -name mpt.pc)")
 export PKG_CONFIG_PATH

@@ -95,6 +95,9 @@ try --list-formats
 want_status 0
 want_out '^nvfp4 +4 +e2m1 +1x16 +current +e4m3 +nearest +tensor'
 want_out '^e4m3 +8 +4 +3 +448 +2\^-6 +2\^-9 +NaN +saturates'
+try --list-types
+want_status 0
+"$MPTRUN" --list-types | diff - "$ROOT/lua/types/mpt.lua" || wrong 'lua/types/mpt.lua differs'
 try --help-recipe
 want_status 0
 "$MPTRUN" --help-recipe | diff - "$ROOT/recipes/README.md" || wrong 'recipes/README.md differs'
@@ -112,7 +115,7 @@ want_err "takes one word, and 'block' is a second one"
 try --json --help-recipe
 want_status 2
 want_err "--help-recipe stands alone, and takes no --json"
-for alone in version list-ops list-formats; do
+for alone in version list-ops list-formats list-types; do
     try --$alone extra.lua
     want_status 2
     want_err "^mptrun: --$alone stands alone, and takes no 'extra.lua'; see mptrun --help$"

@@ -188,6 +188,25 @@ static void wrong_set_model(objects *o) {
     refused(o, mpt_recipe_set_model(o->open, "m", "s", NULL, NULL), "build is NULL");
 }
 
+static void wrong_set_proxy(objects *o) {
+    BARE(mpt_recipe_set_proxy(NULL, "m", "s"));
+    refused(o, mpt_recipe_set_proxy(o->open, NULL, "s"), "name is NULL");
+    refused(o, mpt_recipe_set_proxy(o->open, "m", NULL), "size is NULL");
+    refused(o, mpt_recipe_set_proxy(o->recipe, "m", "s"), "proxy: the recipe was compiled");
+}
+
+static void wrong_allow(objects *o) {
+    BARE(mpt_recipe_allow(NULL, "no-clip"));
+    refused(o, mpt_recipe_allow(o->open, NULL), "name is NULL");
+    refused(o, mpt_recipe_allow(o->open, "no-clp"), "no warning 'no-clp'");
+    refused(o, mpt_recipe_allow(o->recipe, "no-clip"), "allow: the recipe was compiled");
+}
+
+static void wrong_annotations(objects *o) {
+    BARE(mpt_recipe_annotations(NULL, write_nothing, NULL));
+    refused(o, mpt_recipe_annotations(o->ctx, NULL, NULL), "write is NULL");
+}
+
 static void compile_refused(objects *o, mpt_compile_options options, const char *named) {
     mpt_program *out = NULL;
     refused(o, mpt_compile(o->open, &options, &out), named);
@@ -349,12 +368,15 @@ static const row rows[] = {
     {"mpt_recipe_add_phase", wrong_add_phase},
     {"mpt_recipe_add_rule", wrong_add_rule},
     {"mpt_recipe_set_model", wrong_set_model},
+    {"mpt_recipe_set_proxy", wrong_set_proxy},
+    {"mpt_recipe_allow", wrong_allow},
     {"mpt_compile", wrong_compile},
     {"mpt_program_print", wrong_print},
     {"mpt_program_explain", wrong_explain},
     {"mpt_program_diff", wrong_diff},
     {"mpt_list", wrong_list},
     {"mpt_recipe_reference", wrong_reference},
+    {"mpt_recipe_annotations", wrong_annotations},
     {"mpt_trainer_create", wrong_trainer_create},
     {"mpt_trainer_step mpt_trainer_eval mpt_trainer_finish", wrong_trainer_calls},
     {"mpt_quantize_file", wrong_quantize_file},

@@ -85,6 +85,10 @@ static void test_rule_when_incomplete_then_it_is_refused(void **state) {
         "or gemm { ... }");
     mpt_lua_refuse_fields(
         "precision = { rules = { rule { 'linear', use = 'bf16' } } }",
+        "r.lua:5: precision.rules[1].use: cannot be a text; formats are values: write bf16 "
+        "without quotes");
+    mpt_lua_refuse_fields(
+        "precision = { rules = { rule { 'linear', use = 'four' } } }",
         "r.lua:5: precision.rules[1].use: cannot be a text; give a format (bf16, nvfp4 "
         "{ ... }) or gemm { ... }");
     mpt_lua_refuse_fields(

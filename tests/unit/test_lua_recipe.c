@@ -301,6 +301,77 @@ static void test_derive_when_replace_then_the_rules_are_new(void **state) {
     mpt_lua_finish(ctx, r);
 }
 
+static void test_derive_when_replace_meets_nothing_then_it_stands(void **state) {
+    (void)state;
+    mpt_ctx *ctx = mpt_test_ctx();
+    mpt_recipe *r = mpt_lua_load(ctx, MPT_LUA_MODEL
+                                 "local base = recipe { model = m 's' }\n"
+                                 "return derive(base, { precision = { base = fp16,\n"
+                                 "  rules = replace { rule { 'linear', use = nvfp4 } } },\n"
+                                 "  train = replace { clip = 0.5 } })");
+    assert_int_equal(r->n_rules, 1);
+    assert_int_equal(r->rules[0].where.line, 6);
+    assert_int_equal(r->base, MPT_DTYPE_FP16);
+    assert_true(r->train.clip == 0.5);
+    mpt_recipe_destroy(r);
+    mpt_ctx_destroy(ctx);
+    mpt_lua_refuse(MPT_LUA_MODEL "local base = recipe { model = m 's' }\n"
+                                 "return derive(base, { precision = {\n"
+                                 "  bas = fp16,\n"
+                                 "  rules = replace {} } })",
+                   "r.lua:6: precision: no field 'bas'; did you mean 'base'?");
+    mpt_lua_refuse(MPT_LUA_MODEL "return recipe { model = m 's',\n"
+                                 "  precision = { rules = replace {} } }",
+                   "r.lua:5: precision.rules: cannot be replace; give a list: { rule { ... }, "
+                   "rule { ... } }");
+}
+
+static void test_derive_when_of_a_derived_one_then_changes_add_up(void **state) {
+    (void)state;
+    mpt_ctx *ctx = mpt_test_ctx();
+    mpt_recipe *r = mpt_lua_load(
+        ctx, MPT_LUA_MODEL
+        "local base = recipe { model = m 's', precision = { rules = {\n"
+        "  rule { 'linear', use = bf16 } } }, train = { batch = 4, steps = 9 } }\n"
+        "local one = derive(base, { precision = { rules = { rule { 'linear', use = e4m3 } } "
+        "},\n"
+        "  train = { clip = 0.5 } })\n"
+        "local two = derive(one, { precision = { rules = { rule { 'linear', use = e5m2 } } },\n"
+        "  train = { tokens = 512 } })\n"
+        "assert(#one.precision.rules == 2 and #base.precision.rules == 1)\n"
+        "return derive(two, { precision = { rules = replace { two.precision.rules[3] } } })");
+    assert_int_equal(r->n_rules, 1);
+    assert_int_equal(r->rules[0].where.line, 8);
+    assert_int_equal(r->rules[0].use.slot[0].q.format, MPT_DTYPE_E5M2);
+    assert_true(r->train.clip == 0.5 && r->train.tokens == 512 && r->train.steps == 0);
+    assert_int_equal(r->train.batch, 4);
+    mpt_lua_finish(ctx, r);
+}
+
+/* A list of phases replaces the old one; its phases are values that derive changes. */
+static void test_derive_when_phases_then_the_list_is_new(void **state) {
+    (void)state;
+    mpt_ctx *ctx = mpt_test_ctx();
+    mpt_recipe *r = mpt_lua_load(
+        ctx, MPT_LUA_MODEL
+        "local base = recipe { model = m 's', phases = { phase { 'low' },\n"
+        "  phase { 'late', from = 0.5, rules = { rule { 'linear', use = bf16 } } } } }\n"
+        "return derive(base, { phases = { base.phases[1], derive(base.phases[2], {\n"
+        "  from = 0.9, rules = { rule { 'linear', use = fp16 } } }) } })");
+    assert_int_equal(r->n_phases, 2);
+    assert_string_equal(r->phases[1].name, "late");
+    assert_true(r->phases[1].from_is_fraction && r->phases[1].from == 0.9);
+    assert_int_equal(r->phases[1].n_rules, 2);
+    mpt_recipe_destroy(r);
+    r = mpt_lua_load(ctx, MPT_LUA_MODEL
+                     "local base = recipe { model = m 's', phases = { phase { 'low' },\n"
+                     "  phase { 'late', from = 0.5 } } }\n"
+                     "return derive(base, { phases = { phase { 'all' } } })");
+    assert_int_equal(r->n_phases, 1);
+    assert_string_equal(r->phases[0].name, "all");
+    mpt_lua_finish(ctx, r);
+}
+
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_recipe_when_plain_fields_then_they_arrive),
     cmocka_unit_test(test_recipe_when_name_is_missing_then_the_file_gives_it),
@@ -318,5 +389,8 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_where_when_called_then_it_sees_the_layer),
     cmocka_unit_test(test_derive_when_maps_then_they_merge_and_rules_append),
     cmocka_unit_test(test_derive_when_replace_then_the_rules_are_new),
+    cmocka_unit_test(test_derive_when_replace_meets_nothing_then_it_stands),
+    cmocka_unit_test(test_derive_when_of_a_derived_one_then_changes_add_up),
+    cmocka_unit_test(test_derive_when_phases_then_the_list_is_new),
 };
 MPT_TEST_MAIN(cases)

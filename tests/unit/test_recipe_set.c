@@ -88,7 +88,7 @@ static void test_set_when_the_value_is_wrong_then_the_range_is_told(void **state
     expect_refused(
         &f, "precision.base", "nvfp4",
         "--set: precision.base: no base 'nvfp4'; nvfp4 is for operands of linear layers "
-        "only; take fp32, bf16 or fp16");
+        "only; take fp32, tf32, bf16 or fp16");
     assert_int_equal(f.recipe->train.steps, 100);
     fixture_close(&f);
 }

@@ -58,54 +58,69 @@ static void test_reference_when_the_writer_refuses_then_io(void **state) {
 
 /* ---- one word ---- */
 
+/* What the answer to a word has, and what it has not. */
+static const struct {
+    const char *word, *has, *has_not;
+} answers[] = {
+    {"rounding", "| `rounding` | `\"nearest\"`", "| `block`"},
+    {"stochastic", "| `rounding` |", "| `outer`"},
+    {"nvfp4", "| `nvfp4` | 4 | e2m1 | 1x16 |", "| `e4m3` | 8"},
+    {"nvfp4", "| `rounding` |", "`train`"},
+    {"bf16", "| `bf16` | 16 |", "`rounding` |"},
+    {"mxfp8", "| `mxfp8` | 8 | e4m3 | 1x32 | current | e8m0 | up | none |", "| `mxfp6`"},
+    {"e8m0", "| `scale_format` |", "| `mxfp8` |"},
+    {"pow2", "| `scale_format` |", "| `rounding` |"},
+    {"delayed", "| `history` | a whole number of 1 or more and at most 65536 | 1024 |",
+     "| `size`"},
+    {"delayed", "e4m3 { scale = delayed {", "loss_scale = static"},
+    {"static", "`e4m3 { scale = static(1) }` is the plain cast", "| `history`"},
+    {"static", "loss_scale = static(1024)", "| `history`"},
+    {"current", "| `scale` | one of current, delayed or static |", "| `rounding`"},
+    {"four_over_six", "| `bound` | 256 or 448 | 256 |", "| `history`"},
+    {"quantizer.scale.history", "| `history` |", "| `algo`"},
+    {"quantizer.hadamard.seed", "| `seed` |", "| `signs`"},
+    {"short-history", "| `short-history` |", "| `no-clip`"},
+    {"rule.blocks", "| `blocks` |", "| `gemms`"},
+    {"train.lr", "| `lr` |", "| `peak`"},
+    {"train.lr.peak", "## `wsd`", "| `final`"},
+    {"train.proxy.steps", "| `steps` |", "| `batch`"},
+    {"precision.rules.gemms", "| `gemms` |", "| `blocks`"},
+    {"recipe.train.steps", "| `steps` |", "| `batch`"},
+    {"wsd", "| `decay` | a whole number", "`matrices`"},
+    {"train.decay", "`\"matrices\"`", "## `wsd`"},
+    {"precision.rules[2].use.wgrad.dy.rounding", "| `rounding` |", "| `block` |"},
+    {"precision.rules.use.weight.scale", "| `scale` | one of current", "| `scale_rule`"},
+    {"phases[1].rules[1].use.fprop.hadamard", "| `hadamard` |", "## `dgrad`"},
+    {"precision.rules[1].use.wgrad.hadamard.size", "| `size` |", "| `signs`"},
+    {"precision.rules.use.output", "## `gemm`", "| `weight`"},
+    {"gemm.wgrad.dy", "| `dy` |", "## `dgrad`"},
+    {"e4m3.scale.delayed.history", "| `history` |", "| `algo`"},
+    {"nvfp4.block", "| `block` |", "| `rounding`"},
+    {"presets.nvfp4", "| `presets.nvfp4` |", "| `presets.mxfp4` |"},
+    {"presets", "| `presets.fp8_delayed` |", "## Rules"},
+    {"precision", "loss_scale = static(1024)", "## `state`"},
+    {"not covered", "| uniform grids of 4 bits", "## Rules"},
+    {"errors", "did you mean 'stochastic'?", "## Warnings"},
+    {"derive", "## Files and changed copies", "## Rules"},
+    {"last_fraction", "last_fraction(0.15)", "only {"},
+    {"attention", "\"attention\"", "\"norm\""},
+    {"no-clip", "| `no-clip` |", "| `no-warmup`"},
+    {"kv_heads", "| `kv_heads` |", "| `exact`"},
+    {"nn.linear", "| `nn.linear` |", "## `linear`"},
+    {"gpt2_fp8", "gpt2_fp8.lua", "gpt2_bf16.lua"},
+};
+
 static void test_word_when_known_then_only_what_concerns_it(void **state) {
     (void)state;
-    static const struct {
-        const char *word, *has, *has_not;
-    } rows[] = {
-        {"rounding", "| `rounding` | `\"nearest\"`", "| `block`"},
-        {"stochastic", "| `rounding` |", "| `outer`"},
-        {"nvfp4", "| `nvfp4` | 4 | e2m1 | 1x16 |", "| `e4m3` | 8"},
-        {"nvfp4", "| `rounding` |", "`train`"},
-        {"bf16", "| `bf16` | 16 |", "`rounding` |"},
-        {"mxfp8", "| `mxfp8` | 8 | e4m3 | 1x32 | current | e8m0 | up | none |", "| `mxfp6`"},
-        {"e8m0", "| `scale_format` |", "| `mxfp8` |"},
-        {"pow2", "| `scale_format` |", "| `rounding` |"},
-        {"delayed", "| `history` | a whole number of 1 or more and at most 65536 | 1024 |",
-         "| `size`"},
-        {"delayed", "e4m3 { scale = delayed {", "loss_scale = static"},
-        {"static", "`e4m3 { scale = static(1) }` is the plain cast", "| `history`"},
-        {"static", "loss_scale = static(1024)", "| `history`"},
-        {"current", "| `scale` | one of current, delayed or static |", "| `rounding`"},
-        {"four_over_six", "| `bound` | 256 or 448 | 256 |", "| `history`"},
-        {"quantizer.scale.history", "| `history` |", "| `algo`"},
-        {"quantizer.hadamard.seed", "| `seed` |", "| `signs`"},
-        {"short-history", "| `short-history` |", "| `no-clip`"},
-        {"rule.blocks", "| `blocks` |", "| `gemms`"},
-        {"train.lr", "| `lr` |", "| `peak`"},
-        {"train.lr.peak", "## `wsd`", "| `final`"},
-        {"train.proxy.steps", "| `steps` |", "| `batch`"},
-        {"precision.rules.gemms", "| `gemms` |", "| `blocks`"},
-        {"recipe.train.steps", "| `steps` |", "| `batch`"},
-        {"wsd", "| `decay` | a whole number", "`matrices`"},
-        {"train.decay", "`\"matrices\"`", "## `wsd`"},
-        {"derive", "## Files and changed copies", "## Rules"},
-        {"last_fraction", "last_fraction(0.15)", "only {"},
-        {"attention", "\"attention\"", "\"norm\""},
-        {"no-clip", "| `no-clip` |", "| `no-warmup`"},
-        {"kv_heads", "| `kv_heads` |", "| `exact`"},
-        {"nn.linear", "| `nn.linear` |", "## `linear`"},
-        {"gpt2_fp8", "gpt2_fp8.lua", "gpt2_bf16.lua"},
-    };
-    for (size_t i = 0; i < MPT_COUNT(rows); i++) {
+    for (size_t i = 0; i < MPT_COUNT(answers); i++) {
         mpt_ctx *ctx = mpt_test_ctx();
         mpt_str out;
         mpt_str_init(&out, ctx);
-        assert_mpt_ok(ctx, mpt_recipe_reference(ctx, rows[i].word, keep, &out));
-        if (!strstr(out.data, rows[i].has))
-            fail_msg("%s: '%s' is missing in\n%s", rows[i].word, rows[i].has, out.data);
-        if (strstr(out.data, rows[i].has_not))
-            fail_msg("%s: '%s' does not belong in\n%s", rows[i].word, rows[i].has_not,
+        assert_mpt_ok(ctx, mpt_recipe_reference(ctx, answers[i].word, keep, &out));
+        if (!strstr(out.data, answers[i].has))
+            fail_msg("%s: '%s' is missing in\n%s", answers[i].word, answers[i].has, out.data);
+        if (strstr(out.data, answers[i].has_not))
+            fail_msg("%s: '%s' does not belong in\n%s", answers[i].word, answers[i].has_not,
                      out.data);
         mpt_str_deinit(&out);
         mpt_ctx_destroy(ctx);
@@ -121,6 +136,9 @@ static void test_word_when_unknown_then_the_nearest_is_suggested(void **state) {
         {"train.lrr", "the recipe language has no word 'train.lrr'; did you mean 'lr'?"},
         {"train.rounding", "the recipe language has no word 'train.rounding'; did you mean "
                            "'rounding'?"},
+        {"precision.rules.use.wgrad.dy.roundng",
+         "the recipe language has no word 'precision.rules.use.wgrad.dy.roundng'; did you mean "
+         "'rounding'?"},
         {"nn.liner", "the recipe language has no word 'liner'; did you mean 'linear'?"},
         {"gpt2_fp9", "the recipe language has no word 'gpt2_fp9'; did you mean 'gpt2_fp8'?"},
         {"qqqqqqqq", "the recipe language has no word 'qqqqqqqq'; mptrun --help-recipe prints "

@@ -223,6 +223,26 @@ static void test_pairs_when_called_then_the_order_is_sorted(void **state) {
     run("for k, v in pairs({}) do error 'none' end");
 }
 
+static void test_next_when_called_then_the_order_is_that_of_pairs(void **state) {
+    (void)state;
+    run("local t, keys = { b = 1, a = 2, [10] = 3, [2] = 4, [2.5] = 6, c = 5 }, {}\n"
+        "for k, v in next, t do keys[#keys + 1] = k; assert(t[k] == v) end\n"
+        "assert(table.concat(keys, ' ') == '2 2.5 10 a b c')");
+    run("local t = { b = 1, a = 2, c = 3 }\n"
+        "for k in next, t do t[k] = nil end assert(next(t) == nil)");
+    run("local one, two, n = {}, print, 0\n"
+        "for k, v in next, { [one] = 1, x = 2, [two] = 3, [true] = 4, 5 } do n = n + v end\n"
+        "assert(n == 15)");
+    run("local k, v = next({ 7 }) assert(k == 1 and v == 7)");
+    run("local k, v = next({ 7 }, 1) assert(k == nil and v == nil)");
+    run("assert(next({}) == nil)");
+    refuse("next(3)", "table expected");
+    refuse("next({}, {})", "invalid key to 'next'");
+    refuse("local t = {} for i = 1, 1e5 do t[i] = i end\n"
+           "for k in next, t do end",
+           ENDLESS);
+}
+
 static void test_random_when_run_twice_then_numbers_are_the_same(void **state) {
     (void)state;
     char first[64] = "";
@@ -345,6 +365,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_error_when_it_is_no_text_then_it_is_named),
     cmocka_unit_test(test_error_when_caught_then_the_recipe_goes_on),
     cmocka_unit_test(test_pairs_when_called_then_the_order_is_sorted),
+    cmocka_unit_test(test_next_when_called_then_the_order_is_that_of_pairs),
     cmocka_unit_test(test_random_when_run_twice_then_numbers_are_the_same),
     cmocka_unit_test(test_print_when_called_then_the_log_has_it),
     cmocka_unit_test(test_predicate_when_endless_then_it_is_stopped),

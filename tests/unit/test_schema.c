@@ -25,6 +25,30 @@ static void test_rows_when_listed_then_each_says_what_it_is(void **state) {
     }
 }
 
+/* What a number format, a scale, a moment or a decay is comes from somewhere, and says from
+ * where; mpt's own words are listed here. */
+static void test_rows_when_they_are_of_a_method_then_they_name_its_source(void **state) {
+    (void)state;
+    static const char *const methods[] = {"quantizer", "delayed", "four_over_six", "hadamard",
+                                          "state",     "static",  "adamw",         "sgd",
+                                          "constant",  "linear",  "cosine",        "wsd"};
+    static const char *const own[] = {"delayed.headroom", "hadamard.scope", "hadamard.seed",
+                                      "constant.peak",    "linear.peak",    "cosine.peak",
+                                      "wsd.peak"};
+    for (size_t m = 0; m < MPT_COUNT(methods); m++) {
+        const mpt_record *record = mpt_record_find(methods[m]);
+        for (int i = 0; i < record->n_fields; i++) {
+            char path[64];
+            bool known = *record->fields[i].source != 0;
+            snprintf(path, sizeof path, "%s.%s", record->name, record->fields[i].name);
+            for (size_t k = 0; k < MPT_COUNT(own); k++)
+                known = known || strcmp(own[k], path) == 0;
+            if (!known)
+                fail_msg("%s has no source", path);
+        }
+    }
+}
+
 static void test_rows_when_ranges_are_given_then_the_default_lies_in_them(void **state) {
     (void)state;
     mpt_optimizer adamw = {.beta1 = -1}, sgd = {.momentum = -1};
@@ -253,6 +277,7 @@ static void test_state_when_not_fp32_then_refused(void **state) {
 
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_rows_when_listed_then_each_says_what_it_is),
+    cmocka_unit_test(test_rows_when_they_are_of_a_method_then_they_name_its_source),
     cmocka_unit_test(test_rows_when_ranges_are_given_then_the_default_lies_in_them),
     cmocka_unit_test(test_train_when_initialized_then_defaults_are_those_of_the_rows),
     cmocka_unit_test(test_find_when_the_record_is_unknown_then_null),

@@ -117,7 +117,8 @@ MPT_API MPT_CHECKED mpt_status mpt_recipe_create(mpt_ctx *ctx, const char *name,
 
 /* Any field by its path, in the words of a recipe: ("train.lr", "wsd"), then ("train.lr.peak",
  * "3e-3"), ("precision.base", "bf16"), ("data", "text"), ("data.path", "corpus.txt"). Setting
- * train.steps drops train.tokens and the other way round. */
+ * train.steps drops train.tokens and the other way round. ("precision", "nvfp4") takes a whole
+ * preset, in place of what was said of precision before, rules of phases excepted. */
 MPT_API MPT_CHECKED mpt_status mpt_recipe_set(mpt_recipe *recipe, const char *path,
                                               const char *value);
 
@@ -125,6 +126,14 @@ MPT_API MPT_CHECKED mpt_status mpt_recipe_set(mpt_recipe *recipe, const char *pa
  * name it. */
 MPT_API MPT_CHECKED mpt_status mpt_recipe_add_phase(mpt_recipe *recipe, const char *name,
                                                     const char *from);
+
+/* A layer, as the function of a rule sees it. */
+typedef struct mpt_layer_view {
+    const char *path, *kind;           /* "layers.3.mixer.up_proj", "linear" */
+    int block;                         /* from 0; -1 outside blocks */
+    int64_t in_features, out_features; /* 0 where the kind has none */
+} mpt_layer_view;
+typedef bool (*mpt_layer_fn)(void *ud, const mpt_layer_view *layer);
 
 /* One rule. Later rules win. All texts are copied; NULL or 0 means not given.
  *   MPT_RULE(.selector = "linear", .blocks = "first 2", .use = "bf16")
@@ -141,6 +150,8 @@ typedef struct mpt_rule_desc {
     const char *use;    /* a format with its fields: "nvfp4 rounding=stochastic" */
     const mpt_set *words;
     int n_words;
+    mpt_layer_fn where; /* whether it speaks of a layer, asked while compiling; NULL: of all */
+    void *where_ud;     /* lent, and outlives the recipe */
 } mpt_rule_desc;
 #define MPT_RULE(...)                                                                          \
     (&(const mpt_rule_desc){                                                                   \
@@ -155,6 +166,12 @@ typedef mpt_status (*mpt_build_fn)(void *ud, struct mpt_nn *nn, bool proxy);
 MPT_API MPT_CHECKED mpt_status mpt_recipe_set_model(mpt_recipe *recipe, const char *name,
                                                     const char *size, mpt_build_fn build,
                                                     void *ud);
+/* The proxy, a small model that stands for it: `build` is then called with proxy = true. What
+ * differs in its training is set below "train.proxy". */
+MPT_API MPT_CHECKED mpt_status mpt_recipe_set_proxy(mpt_recipe *recipe, const char *name,
+                                                    const char *size);
+/* Keeps a warning quiet, by its name: "all-fp4". */
+MPT_API MPT_CHECKED mpt_status mpt_recipe_allow(mpt_recipe *recipe, const char *name);
 
 /* ---- program ---- */
 
@@ -259,6 +276,10 @@ MPT_API MPT_CHECKED mpt_status mpt_list(mpt_ctx *ctx, mpt_listing what, mpt_writ
  * one word of it: "rounding", "train.lr", "nvfp4". MPT_INVALID: no such word. */
 MPT_API MPT_CHECKED mpt_status mpt_recipe_reference(mpt_ctx *ctx, const char *word,
                                                     mpt_write_fn write, void *ud);
+/* The language as annotations that editors with the Lua language server read: the file
+ * lua/types/mpt.lua. In library mpt. */
+MPT_API MPT_CHECKED mpt_status mpt_recipe_annotations(mpt_ctx *ctx, mpt_write_fn write,
+                                                      void *ud);
 
 /* ---- training ---- */
 

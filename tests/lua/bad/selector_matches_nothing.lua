@@ -1,4 +1,4 @@
--- refused: selector_matches_nothing.lua:5: precision.rules[1]: no layer matches 'output'; select a kind such as 'linear', or a path such as 'wte'
+-- refused: selector_matches_nothing.lua:5: precision.rules[1]: no layer matches 'output'; did you mean 'lm_head'?
 local gpt2 = require "models.gpt2"
 return recipe {
   model = gpt2 "tiny",

@@ -1,4 +1,4 @@
--- refused: use_is_text.lua:5: precision.rules[1].use: cannot be a text; give a format (bf16, nvfp4 { ... }) or gemm { ... }
+-- refused: use_is_text.lua:5: precision.rules[1].use: cannot be a text; formats are values: write bf16 without quotes
 local gpt2 = require "models.gpt2"
 return recipe {
   model = gpt2 "tiny",
