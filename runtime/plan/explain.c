@@ -34,7 +34,8 @@ void mpt_origin_words(const mpt_explained_phase *phase, const mpt_origin *origin
     char rule[MPT_RULE_PATH] = "";
     mpt_where where = origin->where;
     if (origin->rule < 0) {
-        bool base = strcmp(fallback, "precision.base") == 0 && recipe->base_set;
+        bool base = (strcmp(fallback, "precision.base") == 0 && recipe->base_set) ||
+                    origin->how == MPT_DECIDED_SAID;
         snprintf(out->by, sizeof out->by, "%s", fallback);
         if (where.file)
             place_text(where, out->at);

@@ -95,6 +95,9 @@ static json_t *phase_json(const mpt_explained_phase *phase, int layer) {
         object = put(object, mpt_gemm_name((mpt_gemm)g), gemm_json(phase, x, (mpt_gemm)g));
     if (x->has_gemms)
         return object;
+    if (x->attends)
+        object = put(object, "softmax",
+                     value_json(phase, mpt_dtype_name(x->softmax), &x->softmax_why));
     return put(object, "compute",
                value_json(phase, mpt_dtype_name(x->compute), &x->compute_why));
 }

@@ -131,13 +131,25 @@ static int add_products(page *rows, const mpt_layer *layer, const mpt_explanatio
     return left_out;
 }
 
+/* What attention's second product reads. No phase changes it. */
+static void add_softmax(page *rows, const mpt_explanation *x) {
+    mpt_origin_text words;
+    mpt_origin_words(rows->phase, &x->softmax_why, "", "precision.ops.softmax", &words);
+    add_row(rows, "softmax", mpt_dtype_name(x->softmax), &x->softmax_why, &words);
+}
+
 static int add_compute(page *rows, const mpt_explanation *x, const mpt_explanation *before) {
     mpt_origin_text words;
+    char by[64] = "precision.base";
     if (before && before->compute == x->compute &&
         same_origin(&before->compute_why, &x->compute_why))
         return 1;
-    mpt_origin_words(rows->phase, &x->compute_why, "", "precision.base", &words);
+    if (x->compute_word != MPT_OPS_COUNT)
+        snprintf(by, sizeof by, "precision.ops.%s", mpt_ops_word_name(x->compute_word));
+    mpt_origin_words(rows->phase, &x->compute_why, "", by, &words);
     add_row(rows, "compute", mpt_dtype_name(x->compute), &x->compute_why, &words);
+    if (x->attends && !before)
+        add_softmax(rows, x);
     return 0;
 }
 

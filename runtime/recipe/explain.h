@@ -51,6 +51,10 @@ typedef struct mpt_explanation {
     mpt_origin output_why[MPT_GEMM_COUNT];
     mpt_dtype compute;
     mpt_origin compute_why;
+    mpt_ops_word compute_word; /* the row of precision.ops that says it; COUNT: none does */
+    bool attends;              /* then softmax holds, the format of the probabilities */
+    mpt_dtype softmax;
+    mpt_origin softmax_why;
 } mpt_explanation;
 
 /* Runs the cascade for one layer. */

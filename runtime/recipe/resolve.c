@@ -368,6 +368,16 @@ static mpt_origin why_field(const cascade *c, const layer_state *s, int slot, in
                         rule, use->where};
 }
 
+/* No rule speaks of the softmax inside attention: only precision.ops does. */
+static void explain_softmax(const cascade *c, const layer_state *s, mpt_explanation *out) {
+    const mpt_ops_use *softmax = &c->recipe->ops[MPT_OPS_SOFTMAX];
+    bool said = softmax->format != MPT_DTYPE_COUNT;
+    out->attends = s->layer->kind == MPT_LAYER_ATTENTION;
+    out->softmax = said ? softmax->format : MPT_DTYPE_FP32;
+    out->softmax_why = (mpt_origin){said ? MPT_DECIDED_SAID : MPT_DECIDED_DEFAULT, -1,
+                                    said ? softmax->where : MPT_NOWHERE};
+}
+
 void mpt_cascade_explain(const mpt_cascade *c, int layer, mpt_explanation *out) {
     layer_state s;
     run_cascade(c, layer, &s);
@@ -390,6 +400,11 @@ void mpt_cascade_explain(const mpt_cascade *c, int layer, mpt_explanation *out) 
                 (mpt_origin){MPT_DECIDED_SAID, rule, c->rules[rule].rule->use.output_where[g]};
     }
     out->compute_why = base;
+    out->compute_word = s.compute_word;
+    if (s.compute_word != MPT_OPS_COUNT)
+        out->compute_why =
+            (mpt_origin){MPT_DECIDED_SAID, -1, c->recipe->ops[s.compute_word].where};
+    explain_softmax(c, &s, out);
     if (s.compute_decider >= 0)
         out->compute_why = (mpt_origin){MPT_DECIDED_SAID, s.compute_decider,
                                         c->rules[s.compute_decider].rule->use.slot[0].where};

@@ -207,6 +207,17 @@ static void test_text_when_no_rule_speaks_then_the_base_and_its_place(void **sta
     close_it(&c);
 }
 
+static void test_text_when_an_operation_is_said_then_its_row_is_named(void **state) {
+    (void)state;
+    compiled c;
+    mpt_str text;
+    open_text(&c, "", "ops = {\n norm = fp32 } ", "", NULL);
+    explain(&c, "norm", NULL, &text);
+    assert_cells(&text, "compute|fp32|r.lua:2|precision.ops.norm");
+    mpt_str_deinit(&text);
+    close_it(&c);
+}
+
 static void test_text_when_pad_falls_back_then_that_is_why(void **state) {
     (void)state;
     compiled c;
@@ -422,6 +433,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_json_when_two_rules_merge_then_each_has_its_fields),
     cmocka_unit_test(test_text_when_a_format_is_refined_twice_then_each_field_has_its_line),
     cmocka_unit_test(test_text_when_no_rule_speaks_then_the_base_and_its_place),
+    cmocka_unit_test(test_text_when_an_operation_is_said_then_its_row_is_named),
     cmocka_unit_test(test_text_when_pad_falls_back_then_that_is_why),
     cmocka_unit_test(test_text_when_a_host_made_the_rules_then_host),
     cmocka_unit_test(test_names_when_a_checkpoint_has_them_then_roots_and_tensors_go),
