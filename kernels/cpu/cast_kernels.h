@@ -1,4 +1,5 @@
-/* Rounding to a wide format, over the words of lanes_*.h: ref_cast.c a vector at a time. */
+/* Casts over the words of lanes_*.h: ref_cast.c a vector at a time. Formats without NaN, which
+ * no cast of a graph has, go one by one. */
 #ifndef MPT_KERNELS_CPU_CAST_KERNELS_H
 #define MPT_KERNELS_CPU_CAST_KERNELS_H
 
@@ -22,6 +23,22 @@ LANE vf v_round_wide(mpt_dtype dtype, vf x) {
     return v_round_fp16(x);
 }
 
+/* Formats of 8 and 12 bits: the largest magnitude is where they end. */
+LANE vf v_round_narrow(lane_format f, mpt_dtype dtype, vf x) {
+    lane_kind kind = {dtype, MPT_ROUNDING_NEAREST};
+    return v_keep_nan(x, v_value(f, kind, x, v_set(0), v_set(0)));
+}
+
+LANE size_t narrow_loop(mpt_dtype dtype, const float *x, float *y, size_t n) {
+    mpt_format m = mpt_format_of(dtype);
+    lane_format f = {m.max, m.mantissa_bits, m.exponent_bits + m.mantissa_bits,
+                     (uint32_t)(128 - m.bias) << 23, false};
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        v_store(y + i, v_round_narrow(f, dtype, v_load(x + i)));
+    return i;
+}
+
 LANE size_t round_loop(mpt_dtype dtype, const float *x, float *y, size_t n) {
     size_t i = 0;
     for (; i + LANES <= n; i += LANES)
@@ -37,6 +54,12 @@ KERNEL static void round_values(mpt_dtype dtype, const float *x, float *y, size_
         i = round_loop(MPT_DTYPE_TF32, x, y, n);
     else if (dtype == MPT_DTYPE_FP16)
         i = round_loop(MPT_DTYPE_FP16, x, y, n);
+    else if (dtype == MPT_DTYPE_E4M3)
+        i = narrow_loop(MPT_DTYPE_E4M3, x, y, n);
+    else if (dtype == MPT_DTYPE_E5M2)
+        i = narrow_loop(MPT_DTYPE_E5M2, x, y, n);
+    else if (dtype == MPT_DTYPE_E5M6)
+        i = narrow_loop(MPT_DTYPE_E5M6, x, y, n);
     for (; i < n; i++)
         y[i] = mpt_round(dtype, x[i]);
 }
