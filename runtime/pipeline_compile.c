@@ -142,6 +142,7 @@ static mpt_status make_precise(const compiling *c, mpt_program *program, int pha
         .residual = recipe->residual == MPT_DTYPE_COUNT ? mpt_stored_format(recipe->base)
                                                         : recipe->residual,
         .policies = policies,
+        .state = recipe->state,
         .activation =
             recipe->activation == MPT_DTYPE_COUNT ? MPT_DTYPE_FP32 : recipe->activation,
         .activation_where = recipe->activation_where,

@@ -166,6 +166,7 @@ static const op_case sound[] = {
          {.has_row = true, .has_col = true, .row.scale = DELAYED(9), .col.scale = DELAYED(3)},
      .out = {S2(TOKENS, 5), S1(1), S2(TOKENS, 5), S1(1)}},
     {.op = MPT_OP_zero, .in = {S2(7, 5)}, .out = {S2(7, 5)}},
+    {.op = MPT_OP_grad_reduce, .in = {S2(7, 5)}, .out = {S2(7, 5)}},
     {.op = MPT_OP_grad_norm, .in = {S2(7, 5)}, .given = {S2(3, 2)}, .out = {S2(3, 2)}},
     {.op = MPT_OP_clip_factor, .in = {S2(3, 2)}, .out = {S1(1), S1(1), S1(1)}},
     {.op = MPT_OP_adamw,

@@ -41,6 +41,8 @@ typedef struct rig_options {
     bool ref;
     mpt_optimizer_kind optimizer;
     double lr, weight_decay, clip;
+    int64_t batch;           /* 0: 4 */
+    mpt_state_formats state; /* with `choose` only */
 } rig_options;
 
 static inline rig_options rig_defaults(void) {
@@ -59,7 +61,10 @@ static inline bool rig_write(void *ud, const char *text, size_t length) {
 }
 
 static inline mpt_train rig_train(const rig_options *o) {
-    mpt_train t = {.steps = 30, .batch = 4, .micro_batch = o->micro_batch, .sequence = 16};
+    mpt_train t = {.steps = 30,
+                   .batch = o->batch ? o->batch : 4,
+                   .micro_batch = o->micro_batch,
+                   .sequence = 16};
     t.optimizer = (mpt_optimizer){.kind = o->optimizer,
                                   .beta1 = 0.9,
                                   .beta2 = 0.95,
@@ -86,8 +91,10 @@ static inline void rig_make_precise(mpt_ctx *ctx, const rig_options *o, int phas
     }
     if (o->choose)
         o->choose(o->choose_ud, graph, phase, policies);
-    mpt_precision_options options = {
-        .base = MPT_DTYPE_BF16, .residual = MPT_DTYPE_BF16, .policies = policies};
+    mpt_precision_options options = {.base = MPT_DTYPE_BF16,
+                                     .residual = MPT_DTYPE_BF16,
+                                     .policies = policies,
+                                     .state = o->state};
     assert_mpt_ok(ctx, mpt_graph_apply_precision(graph, &options));
 }
 

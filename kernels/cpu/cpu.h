@@ -49,6 +49,16 @@ typedef struct mpt_sgemm {
  * its own and the sums another order. */
 void mpt_cpu_sgemm(const mpt_sgemm *gemm);
 
+/* C = op(A) op(B), alpha and beta unread, summed up as `how` says: in FP32 by calls of the
+ * library, each for the products between two promotions; in another format with the very bits
+ * of ref. As mpt_cpu_sgemm, on the calling thread. sums.c. */
+void mpt_cpu_sum(const mpt_gemm_sum *how, const mpt_sgemm *gemm);
+
+/* Whether a product over k numbers is summed up in another way than by one call. */
+static inline bool mpt_cpu_is_summed(const mpt_gemm_sum *how, int64_t k) {
+    return how->accumulate != MPT_DTYPE_FP32 || (how->promote > 0 && how->promote < k);
+}
+
 #define MPT_CPU_KERNEL(op) void mpt_cpu_##op(const mpt_kernel_args *args);
 #define MPT_CPU_SCRATCH(op)                                                                    \
     size_t mpt_cpu_##op##_scratch(const mpt_graph *graph, const mpt_node *node, int n_threads);

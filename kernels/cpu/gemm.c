@@ -54,9 +54,10 @@ typedef struct product {
     mpt_sgemm g;
     const float *row_factors, *col_factors;
     bool apart; /* two factors of one each, whose product is beyond the largest number: */
-    float first, second; /* they are kept, else they are in alpha */
+    float first, second;     /* they are kept, else they are in alpha */
+    const mpt_gemm_sum *sum; /* NULL: one call sums up all products */
     const float *bias;
-    float *scratch; /* of products with such factors that are added to c: a block a thread */
+    float *scratch; /* of products that are added to c apart: a block a thread */
 } product;
 
 /* c = f * from, or with `add` c += f * from, f = (row factor * column factor) * alpha; one
@@ -90,7 +91,10 @@ static void factored_block(const product *p, mpt_sgemm *block, int64_t i, int64_
         bare.c = beside;
         bare.ldc = block->n;
     }
-    mpt_cpu_sgemm(&bare);
+    if (p->sum)
+        mpt_cpu_sum(p->sum, &bare);
+    else
+        mpt_cpu_sgemm(&bare);
     apply_factors(p, block, bare.c, bare.ldc, i, j);
 }
 
@@ -138,7 +142,7 @@ static void gemm_block(const product *p, int64_t i, int64_t j) {
     block.c += i * g->ldc + j;
     if (p->apart)
         tiled_block(p, &block, i, j);
-    else if (p->row_factors || p->col_factors)
+    else if (p->row_factors || p->col_factors || p->sum)
         factored_block(p, &block, i, j, p->scratch + omp_get_thread_num() * rows * cols);
     else
         mpt_cpu_sgemm(&block);
@@ -156,7 +160,8 @@ static void gemm_blocks(const product *p) {
         gemm_block(p, b / n_across * rows, b % n_across * cols);
 }
 
-/* One factor goes into alpha, many are kept for the blocks. */
+/* One factor goes into alpha, many are kept for the blocks; all are where the sum is one that
+ * the library does not make. */
 static void set_factors(const mpt_kernel_args *args, product *p) {
     p->first = p->second = 1.0f;
     for (int i = 3; i < 5; i++) {
@@ -166,11 +171,12 @@ static void set_factors(const mpt_kernel_args *args, product *p) {
         else if (factors)
             *(i == 3 ? &p->first : &p->second) = factors[0];
     }
+    if (mpt_cpu_is_summed(&args->node->attrs.sum, p->g.k))
+        p->sum = &args->node->attrs.sum;
     float alpha = p->first * p->second * args->node->attrs.alpha;
-    p->apart = !p->row_factors && !p->col_factors && !mpt_is_finite(alpha);
-    p->g.alpha = args->node->attrs.alpha;
-    if (!p->apart && !p->row_factors && !p->col_factors)
-        p->g.alpha = alpha;
+    bool kept = p->row_factors || p->col_factors || p->sum;
+    p->apart = !kept && !mpt_is_finite(alpha);
+    p->g.alpha = kept || p->apart ? args->node->attrs.alpha : alpha;
 }
 
 void mpt_cpu_linear(const mpt_kernel_args *args) {
@@ -223,11 +229,12 @@ void mpt_cpu_linear_wgrad(const mpt_kernel_args *args) {
     gemm_blocks(&p);
 }
 
-/* A block a thread, where factors differ: dw is added to, so it cannot hold the bare product.
- */
+/* A block a thread, where factors differ or sums are special: dw is added to, so it cannot hold
+ * the bare product. */
 size_t mpt_cpu_linear_wgrad_scratch(const mpt_graph *graph, const mpt_node *node,
                                     int n_threads) {
-    bool many = false;
+    int64_t k = graph->values[node->in[0]].dims[0];
+    bool many = mpt_cpu_is_summed(&node->attrs.sum, k);
     for (int i = 3; i < 5 && i < node->n_in; i++)
         many = many || (node->in[i] >= 0 && graph->values[node->in[i]].dims[0] > 1);
     if (!many)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/optim.h"
+#include "kernels/quantize.h"
 
 void mpt_cpu_zero(const mpt_kernel_args *args) {
     float *data = args->out[0].data;
@@ -14,6 +15,17 @@ void mpt_cpu_zero(const mpt_kernel_args *args) {
 #pragma omp parallel for schedule(static) num_threads(args->env->n_threads) if (pieces > 1)
     for (int64_t p = 0; p < pieces; p++)
         memset(data + p * MPT_PIECE, 0, (size_t)mpt_piece_length(n, p) * sizeof *data);
+}
+
+void mpt_cpu_grad_reduce(const mpt_kernel_args *args) {
+    mpt_round_to(args->node->attrs.reduce, args->out[0].data,
+                 (size_t)mpt_optim_elements(&args->out[0]));
+}
+
+/* Brings n numbers of a tensor to the format that it is kept in. */
+static void keep(const mpt_tensor *t, int64_t at, int64_t n) {
+    if (t->data && t->dtype != MPT_DTYPE_FP32)
+        mpt_round_to(t->dtype, (float *)t->data + at, (size_t)n);
 }
 
 size_t mpt_cpu_grad_norm_scratch(const mpt_graph *graph, const mpt_node *node, int n_threads) {
@@ -45,8 +57,11 @@ void mpt_cpu_adamw(const mpt_kernel_args *args) {
     int64_t n = mpt_optim_elements(&args->out[0]), pieces = mpt_piece_count(n);
 #pragma omp parallel for schedule(static) num_threads(args->env->n_threads) if (pieces > 1)
     for (int64_t p = 0; p < pieces; p++) {
-        int64_t at = p * MPT_PIECE;
-        mpt_adamw_piece(&s, mpt_piece_length(n, p), w + at, g + at, m + at, v + at);
+        int64_t at = p * MPT_PIECE, length = mpt_piece_length(n, p);
+        mpt_adamw_piece(&s, length, w + at, g + at, m + at, v + at);
+        keep(&args->out[0], at, length);
+        keep(&args->in[2], at, length);
+        keep(&args->in[3], at, length);
     }
 }
 
@@ -59,8 +74,10 @@ void mpt_cpu_sgd(const mpt_kernel_args *args) {
     int64_t n = mpt_optim_elements(&args->out[0]), pieces = mpt_piece_count(n);
 #pragma omp parallel for schedule(static) num_threads(args->env->n_threads) if (pieces > 1)
     for (int64_t p = 0; p < pieces; p++) {
-        int64_t at = p * MPT_PIECE;
-        mpt_sgd_piece(&args->node->attrs, args->env->lr, factor, mpt_piece_length(n, p), w + at,
-                      g + at, velocity ? velocity + at : NULL);
+        int64_t at = p * MPT_PIECE, length = mpt_piece_length(n, p);
+        mpt_sgd_piece(&args->node->attrs, args->env->lr, factor, length, w + at, g + at,
+                      velocity ? velocity + at : NULL);
+        keep(&args->out[0], at, length);
+        keep(&args->in[2], at, length);
     }
 }

@@ -43,6 +43,7 @@ const mpt_kernel mpt_kernels_cpu[] = {
     ROW_SCRATCH(cross_entropy, "cross_entropy"),
     ROW(cross_entropy_grad, "cross_entropy_grad"),
     {MPT_OP_zero, "cpu.zero", NULL, mpt_cpu_zero, NULL},
+    {MPT_OP_grad_reduce, "cpu.grad_reduce", NULL, mpt_cpu_grad_reduce, NULL},
     {MPT_OP_grad_norm, "cpu.grad_norm", NULL, mpt_cpu_grad_norm, mpt_cpu_grad_norm_scratch},
     {MPT_OP_adamw, "cpu.adamw", NULL, mpt_cpu_adamw, NULL},
     {MPT_OP_sgd, "cpu.sgd", NULL, mpt_cpu_sgd, NULL},

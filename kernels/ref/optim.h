@@ -5,6 +5,7 @@
 #include "kernels/kernel.h"
 
 void mpt_ref_zero(const mpt_kernel_args *args);
+void mpt_ref_grad_reduce(const mpt_kernel_args *args);
 void mpt_ref_grad_norm(const mpt_kernel_args *args);
 void mpt_ref_clip_factor(const mpt_kernel_args *args);
 void mpt_ref_adamw(const mpt_kernel_args *args);

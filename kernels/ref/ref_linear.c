@@ -6,7 +6,48 @@
  * number the sum is multiplied by one after the other, alpha first: codes that are all zero
  * then give 0 and not 0 * Inf. The operands of wgrad may have padded rows (zeros that a
  * rotation needs), both the same number. */
+#include "kernels/quantize.h"
 #include "kernels/ref/real.h"
+
+/* One side of a dot product: every `step`-th number from `x` on. */
+typedef struct linear_side {
+    const mpt_real *x;
+    int64_t step;
+} linear_side;
+
+/* A running sum in a format: FP32 takes products one after the other; another takes them in
+ * groups, each summed up from zero in FP32, and is rounded to nearest even after each. */
+static mpt_real linear_run(mpt_dtype format, linear_side a, linear_side b, int64_t n) {
+    mpt_real sum = 0;
+    int64_t group = format == MPT_DTYPE_FP32 ? n : MPT_SUM_GROUP;
+    for (int64_t from = 0; from < n; from += group) {
+        int64_t end = from + group < n ? from + group : n;
+        mpt_real part = 0;
+        for (int64_t k = from; k < end; k++)
+            part += a.x[k * a.step] * b.x[k * b.step];
+        sum += part;
+        if (format != MPT_DTYPE_FP32) {
+            float rounded = (float)sum;
+            mpt_ref_round_to(format, &rounded, 1);
+            sum = (mpt_real)rounded;
+        }
+    }
+    return sum;
+}
+
+/* The dot product of n numbers: the running sum, or where it is promoted, running sums of as
+ * many products each, added in FP32 in their order. */
+static mpt_real linear_dot(const mpt_gemm_sum *how, linear_side a, linear_side b, int64_t n) {
+    mpt_real total = 0;
+    int64_t length = how->promote > 0 ? how->promote : n;
+    for (int64_t from = 0; from < n; from += length) {
+        int64_t left = n - from;
+        total += linear_run(how->accumulate, (linear_side){a.x + from * a.step, a.step},
+                            (linear_side){b.x + from * b.step, b.step},
+                            left < length ? left : length);
+    }
+    return total;
+}
 
 /* What the sum of codes at (row, col) stands for. */
 static mpt_real linear_scaled(const mpt_kernel_args *args, int64_t row, int64_t col,
@@ -24,11 +65,11 @@ void MPT_REF(linear)(const mpt_kernel_args *args) {
     mpt_real *y = args->out[0].data;
     int64_t n_rows = mpt_tensor_rows(&args->out[0]), n_out = mpt_tensor_cols(&args->out[0]);
     int64_t n_in = mpt_tensor_cols(&args->in[0]);
+    const mpt_gemm_sum *how = &args->node->attrs.sum;
     for (int64_t t = 0; t < n_rows; t++) {
         for (int64_t o = 0; o < n_out; o++) {
-            mpt_real sum = 0;
-            for (int64_t i = 0; i < n_in; i++)
-                sum += x[t * n_in + i] * w[o * n_in + i];
+            mpt_real sum = linear_dot(how, (linear_side){x + t * n_in, 1},
+                                      (linear_side){w + o * n_in, 1}, n_in);
             y[t * n_out + o] = linear_scaled(args, t, o, sum) + (bias ? bias[o] : 0);
         }
     }
@@ -39,11 +80,11 @@ void MPT_REF(linear_dgrad)(const mpt_kernel_args *args) {
     mpt_real *dx = args->out[0].data;
     int64_t n_rows = mpt_tensor_rows(&args->out[0]), n_in = mpt_tensor_cols(&args->out[0]);
     int64_t n_out = mpt_tensor_cols(&args->in[0]);
+    const mpt_gemm_sum *how = &args->node->attrs.sum;
     for (int64_t t = 0; t < n_rows; t++) {
         for (int64_t i = 0; i < n_in; i++) {
-            mpt_real sum = 0;
-            for (int64_t o = 0; o < n_out; o++)
-                sum += dy[t * n_out + o] * w[o * n_in + i];
+            mpt_real sum = linear_dot(how, (linear_side){dy + t * n_out, 1},
+                                      (linear_side){w + i, n_in}, n_out);
             dx[t * n_in + i] = linear_scaled(args, t, i, sum);
         }
     }
@@ -54,11 +95,11 @@ void MPT_REF(linear_wgrad)(const mpt_kernel_args *args) {
     mpt_real *dw = args->out[0].data;
     int64_t n_rows = mpt_tensor_rows(&args->in[0]);
     int64_t n_out = mpt_tensor_cols(&args->in[0]), n_in = mpt_tensor_cols(&args->in[1]);
+    const mpt_gemm_sum *how = &args->node->attrs.sum;
     for (int64_t o = 0; o < n_out; o++) {
         for (int64_t i = 0; i < n_in; i++) {
-            mpt_real sum = 0;
-            for (int64_t t = 0; t < n_rows; t++)
-                sum += dy[t * n_out + o] * x[t * n_in + i];
+            mpt_real sum = linear_dot(how, (linear_side){dy + o, n_out},
+                                      (linear_side){x + i, n_in}, n_rows);
             dw[o * n_in + i] += linear_scaled(args, o, i, sum);
         }
     }

@@ -1,17 +1,35 @@
-/* The optimizer's tail: zero, grad_norm, clip_factor, adamw, sgd (contract 11 of the numerics).
+/* The optimizer's tail: zero, grad_reduce, grad_norm, clip_factor, adamw, sgd (contract 11 of
+ * the numerics).
  *
- * In a step they run in this order: every gradient was summed over the micro-batches; grad_norm
- * unscales and measures each; clip_factor joins the norms to one factor, unscale * clip; adamw
- * or sgd applies it. Where a gradient is not finite the factor is NaN, and the optimizer then
- * leaves weights and moments as they are: the whole step is skipped, on all parameters. */
+ * In a step they run in this order: every gradient was summed over the micro-batches;
+ * grad_reduce rounds what a rank would send; grad_norm unscales and measures each; clip_factor
+ * joins the norms to one factor, unscale * clip; adamw or sgd applies it. Where a gradient is
+ * not finite the factor is NaN, and the optimizer then leaves weights and moments as they are:
+ * the whole step is skipped, on all parameters.
+ *
+ * adamw and sgd compute in FP32 from what is stored, as Transformer Engine's FusedAdam does:
+ * the weight moves by the new moments as computed, and only then weight and moments are rounded
+ * to the formats that they are kept in, to nearest even. */
 #include "kernels/ref/optim.h"
 
 #include <string.h>
 
 #include "kernels/optim.h"
+#include "kernels/quantize.h"
 
 void mpt_ref_zero(const mpt_kernel_args *args) {
     memset(args->out[0].data, 0, (size_t)mpt_optim_elements(&args->out[0]) * sizeof(float));
+}
+
+void mpt_ref_grad_reduce(const mpt_kernel_args *args) {
+    mpt_ref_round_to(args->node->attrs.reduce, args->out[0].data,
+                     (size_t)mpt_optim_elements(&args->out[0]));
+}
+
+/* Brings a tensor to the format that it is kept in. */
+static void keep(const mpt_tensor *t) {
+    if (t->data)
+        mpt_ref_round_to(t->dtype, t->data, (size_t)mpt_optim_elements(t));
 }
 
 void mpt_ref_grad_norm(const mpt_kernel_args *args) {
@@ -50,6 +68,9 @@ void mpt_ref_adamw(const mpt_kernel_args *args) {
     mpt_adamw s = mpt_adamw_of(&args->node->attrs, args->env, factor);
     mpt_adamw_piece(&s, mpt_optim_elements(&args->out[0]), args->out[0].data, args->in[1].data,
                     args->in[2].data, args->in[3].data);
+    keep(&args->out[0]);
+    keep(&args->in[2]);
+    keep(&args->in[3]);
 }
 
 void mpt_ref_sgd(const mpt_kernel_args *args) {
@@ -58,4 +79,6 @@ void mpt_ref_sgd(const mpt_kernel_args *args) {
         return;
     mpt_sgd_piece(&args->node->attrs, args->env->lr, factor, mpt_optim_elements(&args->out[0]),
                   args->out[0].data, args->in[1].data, args->in[2].data);
+    keep(&args->out[0]);
+    keep(&args->in[2]);
 }

@@ -14,6 +14,7 @@
 const mpt_kernel mpt_kernels_ref[] = {
 #include "kernels/ref/rows.def"
     {MPT_OP_zero, "ref.zero", NULL, mpt_ref_zero, NULL},
+    {MPT_OP_grad_reduce, "ref.grad_reduce", NULL, mpt_ref_grad_reduce, NULL},
     {MPT_OP_grad_norm, "ref.grad_norm", NULL, mpt_ref_grad_norm, NULL},
     {MPT_OP_clip_factor, "ref.clip_factor", NULL, mpt_ref_clip_factor, NULL},
     {MPT_OP_adamw, "ref.adamw", NULL, mpt_ref_adamw, NULL},

@@ -70,6 +70,33 @@ static void read_output(lua_State *L, const mpt_filler *f, mpt_gemm_words *words
     lua_pop(L, 2);
 }
 
+/* In the same way, how products are summed up. */
+static void read_sum(lua_State *L, const mpt_filler *f, mpt_gemm_words *words, mpt_gemm first,
+                     mpt_gemm last) {
+    int top = lua_gettop(L);
+    mpt_convert_path path = mpt_convert_key(f->path, "promote");
+    mpt_lua_value_get(L, f->value, "accumulate");
+    const mpt_lua_value *format = mpt_lua_value_of_kind(L, -1, MPT_LUA_FORMAT);
+    lua_pushliteral(L, "promote");
+    bool has_promote = mpt_lua_value_get(L, f->value, "promote") == LUA_TNUMBER;
+    lua_Number promote = lua_tonumber(L, -1);
+    has_promote = has_promote && promote >= 1 && promote <= 0x1p30;
+    if (has_promote)
+        mpt_sandbox_check(L, mpt_promote_check(f->recipe->ctx, path.text, (int64_t)promote,
+                                               mpt_lua_value_where(L, f->value, top + 2)));
+    for (int g = (int)first; g <= (int)last; g++) {
+        if (format) {
+            words->accumulate[g] = mpt_dtype_by_name(format->word);
+            words->has_accumulate[g] = true;
+        }
+        if (has_promote) {
+            words->promote[g] = (int32_t)promote;
+            words->has_promote[g] = true;
+        }
+    }
+    lua_settop(L, top);
+}
+
 /* One field of fprop, dgrad or wgrad. */
 static void read_gemm_field(lua_State *L, const mpt_filler *f, mpt_gemm gemm, const char *name,
                             mpt_gemm_words *words) {
@@ -114,6 +141,7 @@ static void gemm_special(lua_State *L, const mpt_filler *f, const char *name) {
     mpt_filler part = {f->recipe, mpt_record_find(name), NULL,   lua_gettop(L),
                        path.text, gemm_part_special,     &reader};
     read_output(L, &part, words, reader.gemm, reader.gemm);
+    read_sum(L, &part, words, reader.gemm, reader.gemm);
     mpt_convert_fill(L, &part);
 }
 
@@ -124,6 +152,7 @@ static void read_gemm(lua_State *L, mpt_recipe *recipe, const char *path, mpt_us
     int gemm = lua_gettop(L);
     mpt_filler f = {recipe, mpt_record_find("gemm"), &words, gemm, path, gemm_special, &words};
     read_output(L, &f, &words, MPT_GEMM_FPROP, MPT_GEMM_DGRAD);
+    read_sum(L, &f, &words, MPT_GEMM_FPROP, MPT_GEMM_WGRAD);
     mpt_convert_fill(L, &f);
     mpt_use_from_words(&words, out);
 }

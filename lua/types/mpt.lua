@@ -45,6 +45,8 @@
 ---| "fp16-no-loss-scale" # Something is in FP16 and no loss scale keeps small gradients from vanishing.
 ---| "loss-scale-unused" # A loss scale, but nothing is in FP16.
 ---| "loss-scale-below-one" # A loss scale under 1, which makes small gradients smaller.
+---| "low-precision-accumulate" # Long sums whose running value is kept in 16 bits: small terms no longer count.
+---| "lost-update" # A state of 16 bits that changes by less than half an ulp a step, and so not at all.
 ---| "no-warmup" # The first steps run at the full learning rate.
 
 ---@class mpt.recipe_fields
@@ -67,11 +69,11 @@
 ---@field loss_scale? mpt.static|number Keeps small FP16 gradients from vanishing: static(1024). Default: none.
 
 ---@class mpt.state_fields
----@field master? mpt.format The weights that the optimizer updates. Default: fp32.
----@field gradient? mpt.format Gradients, summed over micro-batches. Default: fp32.
----@field reduce? mpt.format Gradients while they are summed over ranks. Default: fp32.
----@field adam_m? mpt.format First moments. Default: fp32.
----@field adam_v? mpt.format Second moments. Default: fp32.
+---@field master? mpt.format The weights that the optimizer updates: it computes in FP32 and rounds the new weight to nearest even. Initial weights are rounded too. Default: fp32.
+---@field gradient? mpt.format Gradients: the sum over micro-batches is rounded to nearest even after each addition to it. Default: fp32.
+---@field reduce? mpt.format What a rank sends to be added up over ranks: the step's gradient is rounded to it once, before it is measured; fp32 sends it as it is. Default: fp32.
+---@field adam_m? mpt.format AdamW's first moments as they are kept: the step uses the new FP32 moment, then it is rounded to nearest even. Default: fp32.
+---@field adam_v? mpt.format AdamW's second moments as they are kept, in the same way; fp16 has no scale beside it and loses squares below 3e-8. Default: fp32.
 ---@field residual? mpt.format The stream between blocks. Default: precision.base.
 ---@field activation? mpt.format What is kept of activations for the backward pass of layers other than linear: a plain saturating cast. Linear layers keep their operands. Default: as computed.
 
@@ -90,23 +92,31 @@
 ---@field dgrad? mpt.dgrad_fields Fields of the input gradient dx = dy W alone. Default: as the rules before say.
 ---@field wgrad? mpt.wgrad_fields Fields of the weight gradient dW = dy^T x alone. Default: as the rules before say.
 ---@field output? mpt.format The format of y and of dx; dW takes that of the gradients. Default: precision.base; fp32 for the head's logits.
+---@field accumulate? mpt.format The format of the running sums of all three products: rounded to nearest even after each 16 products along the dot product. Default: fp32.
+---@field promote? integer Products, a multiple of 16, after which the running sum of each product is added to a total in FP32 and starts again from zero. Default: none.
 
 ---@class mpt.fprop_fields
 ---@field x? mpt.operand The activation; the dot product runs along in features. Default: as the rules before say.
 ---@field w? mpt.operand The weight. Default: as the rules before say.
 ---@field hadamard? mpt.hadamard|"none" Rotates both operands of this GEMM, so that the product stays. Default: as the rules before say.
 ---@field output? mpt.format The format of y. Default: precision.base; fp32 for the head's logits.
+---@field accumulate? mpt.format The format of its running sum: rounded to nearest even after each 16 products along the dot product. Default: fp32.
+---@field promote? integer Products, a multiple of 16, after which its running sum is added to a total in FP32 and starts again from zero. Default: none.
 
 ---@class mpt.dgrad_fields
 ---@field dy? mpt.operand The gradient; the dot product runs along out features. Default: as the rules before say.
 ---@field w? mpt.operand The weight. Default: as the rules before say.
 ---@field hadamard? mpt.hadamard|"none" Rotates both operands of this GEMM, so that the product stays. Default: as the rules before say.
 ---@field output? mpt.format The format of dx. Default: precision.base; fp32 for the head's logits.
+---@field accumulate? mpt.format The format of its running sum: rounded to nearest even after each 16 products along the dot product. Default: fp32.
+---@field promote? integer Products, a multiple of 16, after which its running sum is added to a total in FP32 and starts again from zero. Default: none.
 
 ---@class mpt.wgrad_fields
 ---@field dy? mpt.operand The gradient; the dot product runs along tokens. Default: as the rules before say.
 ---@field x? mpt.operand The activation. Default: as the rules before say.
 ---@field hadamard? mpt.hadamard|"none" Rotates both operands of this GEMM, so that the product stays. Default: as the rules before say.
+---@field accumulate? mpt.format The format of its running sum: rounded to nearest even after each 16 products along the dot product. Default: fp32.
+---@field promote? integer Products, a multiple of 16, after which its running sum is added to a total in FP32 and starts again from zero. Default: none.
 
 ---@class mpt.quantizer_fields
 ---@field format? mpt.format The elements of a preset that has a choice: mxfp8 and fp8_block take e4m3 or e5m2, mxfp6 e3m2 or e2m3. Default: by format.

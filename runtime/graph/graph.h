@@ -57,7 +57,7 @@ typedef int32_t mpt_value_id; /* -1: none */
 typedef enum mpt_value_kind {
     MPT_VALUE_ACTIVATION, /* transient: made and last used within one micro-batch */
     MPT_VALUE_INPUT,      /* tokens, targets, positions: the trainer fills them */
-    MPT_VALUE_PARAM,      /* FP32 master weights */
+    MPT_VALUE_PARAM,      /* master weights */
     MPT_VALUE_GRAD,       /* gradient of a parameter: nodes ADD to it, PREPARE zeroes it */
     MPT_VALUE_MOMENT,     /* optimizer state */
     MPT_VALUE_SCALE,      /* delayed scaling: a scale, or the amaxes of the steps before */
@@ -111,6 +111,12 @@ typedef struct mpt_param {
 
 /* ---- nodes ---- */
 
+/* How the products of a GEMM are summed up: runtime/adr/0007-sums-of-a-product.md. */
+typedef struct mpt_gemm_sum {
+    mpt_dtype accumulate; /* of the running sum */
+    int32_t promote;      /* products after which it moves to an FP32 total; 0: never */
+} mpt_gemm_sum;
+
 /* Attributes of all ops in one flat struct: few enough that a union would only hide them. Which
  * op reads which is said at the head of its op_*.c. */
 typedef struct mpt_attrs {
@@ -123,8 +129,10 @@ typedef struct mpt_attrs {
     int64_t sizes[MPT_MAX_PARTS]; /* split: widths of the parts */
     bool exact;                   /* gelu: erf instead of tanh */
     mpt_dtype softmax;            /* attention: of the probabilities in its second product */
-    /* linear, linear_dgrad, linear_wgrad: constant factor on the product (tensor scales) */
+    /* linear, linear_dgrad, linear_wgrad: constant factor on the product (tensor scales), and
+     * how it is summed up */
     float alpha;
+    mpt_gemm_sum sum;
     /* quantize: outputs are {row data, row factor, col data, col factor}; -1 where not wanted
      */
     bool has_row, has_col;
@@ -136,7 +144,8 @@ typedef struct mpt_attrs {
                                           [parameters, 2] norms that it fills */
     /* adamw, sgd */
     float beta1, beta2, weight_decay, momentum;
-    float clip; /* clip_factor: 0 is none */
+    float clip;       /* clip_factor: 0 is none */
+    mpt_dtype reduce; /* grad_reduce: what a rank sends */
 } mpt_attrs;
 
 /* n_in and n_out are those of the op's row, with -1 where an optional one is absent; only
@@ -246,7 +255,8 @@ mpt_status mpt_graph_settle_pads(const mpt_graph *graph, mpt_policy *policies);
 
 /* Stage 5: rewrites the graph to the policies (one a layer): dtypes of values, casts, one
  * quantize node a tensor. Base is the compute format where no layer speaks; residual the format
- * of the stream between blocks. Gives the new node list in place. */
+ * of the stream between blocks; state the formats of weights, gradients and moments. Gives the
+ * new node list in place. */
 typedef struct mpt_precision_options {
     mpt_dtype base, residual;
     const mpt_policy *policies;
@@ -254,6 +264,7 @@ typedef struct mpt_precision_options {
     mpt_where activation_where; /* the line that says so */
     mpt_ops_use *ops;           /* MPT_OPS_COUNT, or NULL; those that decide are marked */
     bool *out_activation;       /* NULL, or set where something is kept in another format */
+    mpt_state_formats state;
 } mpt_precision_options;
 mpt_status mpt_graph_apply_precision(mpt_graph *graph, const mpt_precision_options *options);
 

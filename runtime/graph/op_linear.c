@@ -2,10 +2,10 @@
  *
  * The three GEMMs are nodes of their own, because a recipe names them: fprop is `linear`, dgrad
  * and wgrad are what backward appends. Attributes: alpha, the constant factor on the product (0
- * reads as 1). After the precision rewrite the operands may be quantized data, whose factors
- * are inputs 3 and 4: one number, or one for each row (first operand) or column (second) of the
- * product. Only wgrad's operands may then have more rows than there are tokens
- * (padding of a rotation), and both have the same number. */
+ * reads as 1); sum, how its products are summed up. After the precision rewrite the operands
+ * may be quantized data, whose factors are inputs 3 and 4: one number, or one for each row
+ * (first operand) or column (second) of the product. Only wgrad's operands may then have more
+ * rows than there are tokens (padding of a rotation), and both have the same number. */
 #include "graph/op.h"
 
 /* Rows and columns of a matrix input; any where it is no matrix, for the check to refuse. */

@@ -1,9 +1,9 @@
-/* zero, grad_norm, clip_factor, adamw, sgd: the optimizer's step, as nodes.
+/* zero, grad_reduce, grad_norm, clip_factor, adamw, sgd: the optimizer's step, as nodes.
  *
  * graph/update.c appends them. They write state in place: what a node writes is also given as
- * its output. Attributes: grad_norm reads row_index; clip_factor clip (0: none); adamw beta1,
- * beta2, eps, weight_decay; sgd momentum and weight_decay. Step size and bias corrections come
- * from the run's environment, because they change from step to step. */
+ * its output. Attributes: grad_reduce reads reduce; grad_norm row_index; clip_factor clip (0:
+ * none); adamw beta1, beta2, eps, weight_decay; sgd momentum and weight_decay. Step size and
+ * bias corrections come from the run's environment, because they change from step to step. */
 #include "graph/op.h"
 
 static mpt_cost cost_of(const mpt_graph *graph, const mpt_node *node, double flops) {
@@ -22,6 +22,14 @@ static mpt_cost zero_cost(const mpt_graph *graph, const mpt_node *node) {
 }
 
 const mpt_op_def mpt_op_zero = {zero_infer, NULL, zero_cost};
+
+/* ---- what ranks send ---- */
+
+static mpt_cost grad_reduce_cost(const mpt_graph *graph, const mpt_node *node) {
+    return (mpt_cost){0, mpt_op_bytes(graph, node)};
+}
+
+const mpt_op_def mpt_op_grad_reduce = {zero_infer, NULL, grad_reduce_cost};
 
 /* ---- norms ---- */
 
@@ -81,8 +89,10 @@ static mpt_status sgd_infer(mpt_graph *graph, mpt_node *node) {
 static mpt_cost optimizer_cost(const mpt_graph *graph, const mpt_node *node) {
     bool adamw = node->op == MPT_OP_adamw;
     mpt_cost cost = cost_of(graph, node, adamw ? 14 : 5);
-    int n_moments = adamw ? 2 : node->in[2] >= 0;
-    cost.bytes += n_moments * mpt_op_in_elements(graph, node, 0) * sizeof(float);
+    for (int i = 2; i < (adamw ? 4 : 3); i++)
+        if (node->in[i] >= 0)
+            cost.bytes += mpt_op_in_elements(graph, node, i) *
+                          mpt_dtype_bits(graph->values[node->in[i]].dtype) / 8;
     return cost;
 }
 

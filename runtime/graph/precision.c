@@ -13,6 +13,8 @@
 
 #include <string.h>
 
+#include "recipe/use.h"
+
 /* The list being written. Room for all of it is made before. */
 typedef struct node_list {
     int n;
@@ -157,6 +159,29 @@ static void read_copies(const mpt_rewrite *r, const mpt_read reads[2], mpt_node 
     node->attrs.alpha = (float)(1.0 / divisor);
 }
 
+/* How the product is summed up is the layer's to say. */
+static void set_sum(const mpt_rewrite *r, mpt_node *node) {
+    mpt_gemm gemm = mpt_slot_gemm(mpt_precision_slot(node->op, 0));
+    if (node->layer < 0)
+        return;
+    const mpt_policy *policy = &r->options->policies[node->layer];
+    node->attrs.sum = (mpt_gemm_sum){policy->accumulate[gemm], policy->promote[gemm]};
+}
+
+/* In front of the node that measures a gradient: what the ranks add up. FP32 takes every
+ * gradient as it is. */
+static mpt_status emit_reduce(mpt_rewrite *r, node_list *list, const mpt_node *norm) {
+    mpt_node node = mpt_node_make(MPT_OP_grad_reduce, MPT_PASS_UPDATE, norm->layer);
+    if (r->options->state.reduce == MPT_DTYPE_FP32)
+        return MPT_OK;
+    node.n_in = node.n_out = 1;
+    node.in[0] = norm->in[0];
+    node.attrs.reduce = r->options->state.reduce;
+    MPT_TRY(mpt_op_get(node.op)->def->infer(r->graph, &node));
+    append(list, r->graph, &node);
+    return MPT_OK;
+}
+
 /* Behind the optimizer: one node for each side whose scaling is delayed. */
 static mpt_status emit_scale_updates(mpt_rewrite *r, node_list *list) {
     mpt_graph *graph = r->graph;
@@ -190,8 +215,12 @@ static mpt_status rewrite_nodes(mpt_rewrite *r, node_list *list) {
             MPT_TRY(emit_copies_of(r, list, v, MPT_PASS_PREPARE));
     for (int i = 0; i < graph->n_nodes; i++) {
         mpt_node node = graph->nodes[i];
-        if (mpt_precision_slot(node.op, 0) != MPT_SLOT_COUNT)
+        if (mpt_precision_slot(node.op, 0) != MPT_SLOT_COUNT) {
             read_copies(r, r->reads[i], &node);
+            set_sum(r, &node);
+        }
+        if (node.op == MPT_OP_grad_norm)
+            MPT_TRY(emit_reduce(r, list, &node));
         append(list, graph, &node);
         for (int k = 0; k < node.n_out; k++)
             if (node.out[k] >= 0 && graph->values[node.out[k]].kind == MPT_VALUE_ACTIVATION)
@@ -205,7 +234,8 @@ static mpt_status run_rewrite(mpt_rewrite *r) {
     MPT_TRY(mpt_precision_set_dtypes(r));
     MPT_TRY(mpt_precision_cast_ops(r));
     MPT_TRY(mpt_precision_find_copies(r));
-    int room = graph->n_nodes + 3 * r->n_copies; /* a copy's scale updates are two at most */
+    /* a copy's scale updates are two at most */
+    int room = graph->n_nodes + 3 * r->n_copies + graph->n_params;
     node_list list = {0, mpt_arena_alloc(&graph->arena, (size_t)room * sizeof(mpt_node))};
     if (!list.nodes)
         return MPT_OUT_OF_MEMORY;

@@ -3,7 +3,7 @@
  * A layer's policy says what the layer puts out; the stream between blocks has its own format;
  * everything else takes its widest input, where precision.ops says nothing of it; and the
  * gradient of a value has the value's format.
- * Parameters, their gradients and the optimizer's state were made FP32 and stay so. */
+ * Parameters, their gradients and the optimizer's state have formats of their own. */
 #include "graph/precision.h"
 
 #include <string.h>
@@ -157,6 +157,22 @@ static void set_dtype(mpt_rewrite *r, mpt_value_id v, mpt_dtype dtype) {
     r->graph->values[v].dtype = is_wide(dtype) ? dtype : MPT_DTYPE_FP32;
 }
 
+/* Masters, gradients, moments. The momentum of SGD is no moment of Adam: it stays FP32. */
+static void set_state_dtypes(mpt_rewrite *r) {
+    mpt_graph *graph = r->graph;
+    const mpt_state_formats *state = &r->options->state;
+    for (int i = 0; i < graph->n_params; i++) {
+        const mpt_param *param = &graph->params[i];
+        graph->values[param->value].dtype = state->master;
+        if (param->grad >= 0)
+            graph->values[param->grad].dtype = state->gradient;
+        if (param->moment[0] < 0 || param->moment[1] < 0)
+            continue;
+        graph->values[param->moment[0]].dtype = state->adam_m;
+        graph->values[param->moment[1]].dtype = state->adam_v;
+    }
+}
+
 mpt_status mpt_precision_set_dtypes(mpt_rewrite *rewrite) {
     mpt_graph *graph = rewrite->graph;
     size_t n = (size_t)graph->n_values;
@@ -164,6 +180,7 @@ mpt_status mpt_precision_set_dtypes(mpt_rewrite *rewrite) {
     rewrite->narrow = mpt_arena_alloc(&rewrite->arena, n * sizeof *rewrite->narrow);
     if (!stream || !rewrite->narrow)
         return MPT_OUT_OF_MEMORY;
+    set_state_dtypes(rewrite);
     for (int i = 0; i < graph->n_nodes; i++) {
         const mpt_node *node = &graph->nodes[i];
         bool is_stream = makes_stream(node, stream);

@@ -85,6 +85,11 @@ static void print_attrs(const mpt_node *node, mpt_str *out) {
         print_number(out, numbers[i].name, numbers[i].x);
     for (int i = 0; i < a->n_sizes; i++)
         mpt_str_printf(out, "%s%lld", i ? "," : " sizes=", (long long)a->sizes[i]);
+    if (node->op == MPT_OP_grad_reduce)
+        mpt_str_printf(out, " reduce=%s", mpt_dtype_name(a->reduce));
+    if (a->sum.accumulate != MPT_DTYPE_FP32)
+        mpt_str_printf(out, " accumulate=%s", mpt_dtype_name(a->sum.accumulate));
+    print_number(out, "promote", a->sum.promote);
     if (node->op == MPT_OP_quantize && a->has_row)
         print_quantizer(out, "row", &a->row);
     if (node->op == MPT_OP_quantize && a->has_col)
@@ -97,6 +102,15 @@ static void print_attrs(const mpt_node *node, mpt_str *out) {
 static const char *base_name(const char *file) {
     const char *slash = strrchr(file, '/');
     return slash ? slash + 1 : file;
+}
+
+/* AdamW's moments are read and written: their formats, where they are not FP32. */
+static void print_moments(const mpt_graph *graph, const mpt_node *node, mpt_str *out) {
+    static const char *const names[] = {"m", "v"};
+    for (int i = 0; node->op == MPT_OP_adamw && i < 2; i++)
+        if (graph->values[node->in[2 + i]].dtype != MPT_DTYPE_FP32)
+            mpt_str_printf(out, " %s=%s", names[i],
+                           mpt_dtype_name(graph->values[node->in[2 + i]].dtype));
 }
 
 static void print_node(const mpt_graph *graph, int index, mpt_str *out) {
@@ -117,6 +131,7 @@ static void print_node(const mpt_graph *graph, int index, mpt_str *out) {
             mpt_str_printf(out, " -");
     }
     print_attrs(node, out);
+    print_moments(graph, node, out);
     if (node->slot)
         mpt_str_printf(out, " slot=%s", node->slot);
     if (node->layer >= 0)

@@ -67,6 +67,11 @@ json_t *mpt_json_quantizer(const mpt_quantizer *q) {
         "source", mpt_plan_source(q), "pad", mpt_plan_pad(q), "text", text);
 }
 
+json_t *mpt_json_sum(mpt_dtype accumulate, int32_t promote) {
+    return json_pack("{s:s, s:o}", "accumulate", mpt_dtype_name(accumulate), "promote",
+                     promote ? json_integer(promote) : json_null());
+}
+
 static int append(const char *text, size_t length, void *out) {
     mpt_str_append(out, text, length);
     return ((mpt_str *)out)->failed ? -1 : 0;

@@ -117,7 +117,9 @@ static bool same_policy(const mpt_policy *a, const mpt_policy *b) {
     for (int s = 0; s < MPT_SLOT_COUNT; s++)
         if (!mpt_quantizer_equal(&a->slot[s], &b->slot[s]))
             return false;
-    return memcmp(a->output, b->output, sizeof a->output) == 0;
+    return memcmp(a->output, b->output, sizeof a->output) == 0 &&
+           memcmp(a->accumulate, b->accumulate, sizeof a->accumulate) == 0 &&
+           memcmp(a->promote, b->promote, sizeof a->promote) == 0;
 }
 
 static mpt_plan_cover *find_cover(mpt_arena *arena, mpt_plan_phase *phase, int *cap,

@@ -91,4 +91,7 @@ void mpt_plan_print_formats(const mpt_plan *plan, mpt_str *out);
 /* The lines on the autocast table. */
 void mpt_plan_print_ops(const mpt_plan *plan, mpt_str *out);
 
+/* Lines on sums and states that are not in FP32; none where all are. */
+void mpt_plan_print_sums(const mpt_plan *plan, mpt_str *out);
+
 #endif

@@ -261,4 +261,5 @@ void mpt_plan_print_formats(const mpt_plan *plan, mpt_str *out) {
     print_operands(plan, out);
     print_elsewhere(plan, out);
     mpt_plan_print_ops(plan, out);
+    mpt_plan_print_sums(plan, out);
 }

@@ -81,17 +81,26 @@ static json_t *slot(const mpt_policy *policy, mpt_slot at) {
     return mpt_json_quantizer(&policy->slot[at]);
 }
 
+static json_t *sum(const mpt_policy *policy, mpt_gemm gemm) {
+    return mpt_json_sum(policy->accumulate[gemm], policy->promote[gemm]);
+}
+
+static json_t *sums(const mpt_policy *policy) {
+    return json_pack("{s:o, s:o, s:o}", "fprop", sum(policy, MPT_GEMM_FPROP), "dgrad",
+                     sum(policy, MPT_GEMM_DGRAD), "wgrad", sum(policy, MPT_GEMM_WGRAD));
+}
+
 static json_t *layer_json(const mpt_layer *layer, const mpt_policy *policy) {
     return json_pack(
-        "{s:o, s:i, s:s, s:I, s:I, s:{s:o, s:o}, s:{s:o, s:o}, s:{s:o, s:o}, s:s, s:o}", "path",
-        mpt_json_text(layer->path), "block", layer->block, "kind",
+        "{s:o, s:i, s:s, s:I, s:I, s:{s:o, s:o}, s:{s:o, s:o}, s:{s:o, s:o}, s:o, s:s, s:o}",
+        "path", mpt_json_text(layer->path), "block", layer->block, "kind",
         mpt_layer_kind_name(layer->kind), "in_features", (json_int_t)layer->in_features,
         "out_features", (json_int_t)layer->out_features,                                   //
         "fprop", "x", slot(policy, MPT_SLOT_FPROP_X), "w", slot(policy, MPT_SLOT_FPROP_W), //
         "dgrad", "dy", slot(policy, MPT_SLOT_DGRAD_DY), "w", slot(policy, MPT_SLOT_DGRAD_W),
         "wgrad", "dy", slot(policy, MPT_SLOT_WGRAD_DY), "x", slot(policy, MPT_SLOT_WGRAD_X),
-        "output", mpt_dtype_name(policy->output[MPT_GEMM_FPROP]), "decided_by",
-        decided_by(policy));
+        "sums", sums(policy), "output", mpt_dtype_name(policy->output[MPT_GEMM_FPROP]),
+        "decided_by", decided_by(policy));
 }
 
 static json_t *layers(const mpt_plan *plan) {

@@ -169,7 +169,7 @@ const mpt_reference_word mpt_reference_examples[] = {
      ""},
     {"precision", "precision = { base = bf16, rules = { ... }, loss_scale = static(1024) }",
      ""},
-    {"state", "state = { residual = fp32 }", ""},
+    {"state", "state = { adam_m = bf16, adam_v = bf16 }", ""},
     {"ops", "ops = { softmax = bf16, norm = fp32 }", ""},
     {"static", "loss_scale = static(1024)", ""},
     {"rule", "rule { \"linear\", blocks = last(8), gemms = {\"fprop\"}, use = bf16 }", ""},

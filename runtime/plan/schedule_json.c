@@ -3,7 +3,8 @@
  *   {"phases": [{"name", "schedule_hash", "steps": [
  *     {"step", "pass", "layer", "op", "slot", "kernel", "in": [V], "out": [V], "where",
  *      for attention: "softmax", the format of its probabilities,
- *      and for quantize: "row": Q, "column": Q, "row_signs", "column_signs"}]}]}
+ *      and for quantize: "row": Q, "column": Q, "row_signs", "column_signs", for a product:
+ *      "accumulate", "promote", and for what ranks send: "reduce"}]}]}
  *
  * V is {"name", "dtype", "shape"} or null where an optional operand is absent; Q is as in the
  * plan; signs are the mask of random ones, null elsewhere and where each step draws anew. One
@@ -46,6 +47,16 @@ static json_t *signs_json(const mpt_phase_program *program, const mpt_node *node
                                                                    : json_null();
 }
 
+/* Puts an object's members into another, which it gives back. */
+static json_t *with(json_t *json, json_t *members) {
+    int failed = json_object_update(json, members);
+    json_decref(members);
+    if (!failed)
+        return json;
+    json_decref(json);
+    return NULL;
+}
+
 static json_t *step_json(const mpt_phase_program *program, int index) {
     const mpt_graph *graph = program->graph;
     const mpt_step *step = &program->steps[index];
@@ -62,6 +73,10 @@ static json_t *step_json(const mpt_phase_program *program, int index) {
     bool attends = node->op == MPT_OP_attention || node->op == MPT_OP_attention_grad;
     if (json && attends)
         json_object_set_new(json, "softmax", json_string(mpt_dtype_name(a->softmax)));
+    if (json && mpt_op_get(node->op)->flags & MPT_OP_MATMUL)
+        return with(json, mpt_json_sum(node->attrs.sum.accumulate, node->attrs.sum.promote));
+    if (json && node->op == MPT_OP_grad_reduce)
+        return with(json, json_pack("{s:s}", "reduce", mpt_dtype_name(node->attrs.reduce)));
     if (!json || node->op != MPT_OP_quantize)
         return json;
     int failed = json_object_set_new(json, "row",

@@ -2,8 +2,8 @@
  *
  * A warning is given once, for the first phase it holds in, with the number of layers and the
  * rule to blame. Nothing here changes the recipe. */
+#include "recipe/check.h"
 #include "recipe/schema_store.h"
-#include "recipe/select.h"
 #include "recipe/use.h"
 
 #include <stdio.h>
@@ -32,6 +32,10 @@
     X(LOSS_SCALE_UNUSED, "loss-scale-unused", "A loss scale, but nothing is in FP16.")         \
     X(LOSS_SCALE_BELOW_ONE, "loss-scale-below-one",                                            \
       "A loss scale under 1, which makes small gradients smaller.")                            \
+    X(LOW_PRECISION_ACCUMULATE, "low-precision-accumulate",                                    \
+      "Long sums whose running value is kept in 16 bits: small terms no longer count.")        \
+    X(LOST_UPDATE, "lost-update",                                                              \
+      "A state of 16 bits that changes by less than half an ulp a step, and so not at all.")   \
     X(NO_WARMUP, "no-warmup", "The first steps run at the full learning rate.")
 
 enum { SHORT_HISTORY = 16 };
@@ -62,15 +66,7 @@ const char *mpt_warning_doc(int index) {
     return warning_docs[index];
 }
 
-typedef struct checker {
-    mpt_recipe *recipe;
-    mpt_arena *arena;
-    mpt_layer_list model;
-    mpt_policy *const *policies; /* one list a phase */
-    mpt_warning *list;
-    int n, cap;
-    bool failed; /* out of memory, error set */
-} checker;
+typedef mpt_checker checker;
 
 static bool is_allowed(const mpt_recipe *recipe, const char *name) {
     for (int i = 0; i < recipe->n_allow; i++)
@@ -79,13 +75,10 @@ static bool is_allowed(const mpt_recipe *recipe, const char *name) {
     return false;
 }
 
-/* Adds a warning unless the recipe allows it. */
-static void warn(checker *c, warning which, mpt_where where, const char *fmt, ...)
-    MPT_PRINTF(4, 5);
-static void warn(checker *c, warning which, mpt_where where, const char *fmt, ...) {
+void mpt_checker_warn(checker *c, const char *name, mpt_where where, const char *fmt, ...) {
     char text[512];
     va_list args;
-    if (c->failed || is_allowed(c->recipe, warning_names[which]))
+    if (c->failed || is_allowed(c->recipe, name))
         return;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
@@ -96,8 +89,12 @@ static void warn(checker *c, warning which, mpt_where where, const char *fmt, ..
     if (c->failed)
         return;
     c->list = grown;
-    c->list[c->n++] = (mpt_warning){warning_names[which], where, copy};
+    c->list[c->n++] = (mpt_warning){name, where, copy};
 }
+
+/* Adds a warning unless the recipe allows it. */
+#define warn(c, which, where, ...)                                                             \
+    mpt_checker_warn((c), warning_names[(which)], (where), __VA_ARGS__)
 
 /* ---- rules ---- */
 
@@ -353,7 +350,8 @@ static void check_nothing_quantized(checker *c) {
 static bool uses_fp16(const checker *c, mpt_where *where) {
     const mpt_recipe *r = c->recipe;
     *where = r->where;
-    if (r->base == MPT_DTYPE_FP16 || r->residual == MPT_DTYPE_FP16)
+    if (r->base == MPT_DTYPE_FP16 || r->residual == MPT_DTYPE_FP16 ||
+        r->state.gradient == MPT_DTYPE_FP16 || r->state.reduce == MPT_DTYPE_FP16)
         return true;
     for (int p = 0; p < r->n_phases; p++) {
         for (int i = 0; i < c->model.n; i++) {
@@ -363,6 +361,8 @@ static bool uses_fp16(const checker *c, mpt_where *where) {
                 fp16 = fp16 || policy->slot[s].format == MPT_DTYPE_FP16;
             for (int g = 0; is_gemm_layer(&c->model.layers[i]) && g < MPT_GEMM_WGRAD; g++)
                 fp16 = fp16 || policy->output[g] == MPT_DTYPE_FP16;
+            for (int g = 0; is_gemm_layer(&c->model.layers[i]) && g < MPT_GEMM_COUNT; g++)
+                fp16 = fp16 || policy->accumulate[g] == MPT_DTYPE_FP16;
             if (!fp16)
                 continue;
             if (policy->by_ops)
@@ -429,6 +429,7 @@ mpt_status mpt_recipe_check(mpt_recipe *recipe, mpt_arena *arena, const mpt_laye
     if (recipe->proxy.present)
         check_training(&c, true);
     check_loss_scale(&c);
+    mpt_check_numbers(&c);
     *out_warnings = c.list;
     *out_n = c.n;
     return c.failed ? MPT_OUT_OF_MEMORY : MPT_OK;

@@ -123,7 +123,8 @@ static bool says_nothing(const mpt_use *use) {
     for (int s = 0; s < MPT_SLOT_COUNT; s++)
         nothing = nothing && !use->slot[s].has_format && !use->slot[s].set;
     for (int g = 0; g < MPT_GEMM_COUNT; g++)
-        nothing = nothing && !use->has_output[g];
+        nothing =
+            nothing && !use->has_output[g] && !use->has_accumulate[g] && !use->has_promote[g];
     return nothing;
 }
 

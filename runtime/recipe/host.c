@@ -104,6 +104,43 @@ static mpt_status parse_output(const rule_text *rule, int gemm, const char *text
     return MPT_OK;
 }
 
+/* {"accumulate", "bf16"}, {"wgrad.promote", "128"}: without a product, gemm -1, of all three.
+ */
+static mpt_status parse_sum(const rule_text *rule, int gemm, const char *name, const char *text,
+                            mpt_gemm_words *words) {
+    char path[MPT_RULE_PATH + 16], whole[MPT_RULE_PATH + 32];
+    const mpt_field *row = mpt_record_lookup(&mpt_record_fprop, name);
+    mpt_setting value;
+    snprintf(path, sizeof path, "%s.use%s%s", rule->path, gemm < 0 ? "" : ".",
+             gemm < 0 ? "" : mpt_gemm_name((mpt_gemm)gemm));
+    snprintf(whole, sizeof whole, "%s.%s", path, name);
+    mpt_setting_parse(row, text, &value);
+    MPT_TRY(mpt_record_set(rule->recipe->ctx, &rule->recipe->arena, &mpt_record_fprop, NULL,
+                           path, name, &value, rule->where));
+    bool promote = strcmp(name, "promote") == 0;
+    if (promote)
+        MPT_TRY(
+            mpt_promote_check(rule->recipe->ctx, whole, (int64_t)value.number, rule->where));
+    for (int g = 0; g < MPT_GEMM_COUNT; g++) {
+        bool *has = promote ? &words->has_promote[g] : &words->has_accumulate[g];
+        if (gemm < 0 ? *has : gemm != g) /* what one product says outranks it */
+            continue;
+        if (promote)
+            words->promote[g] = (int32_t)value.number;
+        else
+            words->accumulate[g] = mpt_dtype_by_name(text);
+        *has = true;
+    }
+    return MPT_OK;
+}
+
+/* The product whose name ends at a dot, or -1. */
+static int gemm_before(const char *path, const char *dot) {
+    char name[WORD_MAX];
+    snprintf(name, sizeof name, "%.*s", (int)(dot - path), path);
+    return mpt_gemm_by_name(name);
+}
+
 /* Fields that both operands of a GEMM have in common: the rotation. */
 static mpt_status parse_gemm(const rule_text *rule, const char *path, const char *text,
                              mpt_slot_use *out) {
@@ -123,14 +160,34 @@ static mpt_status parse_gemm(const rule_text *rule, const char *path, const char
 
 static mpt_status parse_one_word(const rule_text *rule, const mpt_set *set,
                                  mpt_gemm_words *words) {
-    static const char *const names[] = {"weight",       "activation",   "gradient", "fprop",
-                                        "dgrad",        "wgrad",        "fprop.x",  "fprop.w",
-                                        "dgrad.dy",     "dgrad.w",      "wgrad.dy", "wgrad.x",
-                                        "fprop.output", "dgrad.output", "output"};
+    static const char *const names[] = {"weight",
+                                        "activation",
+                                        "gradient",
+                                        "fprop",
+                                        "dgrad",
+                                        "wgrad",
+                                        "fprop.x",
+                                        "fprop.w",
+                                        "dgrad.dy",
+                                        "dgrad.w",
+                                        "wgrad.dy",
+                                        "wgrad.x",
+                                        "fprop.output",
+                                        "dgrad.output",
+                                        "output",
+                                        "accumulate",
+                                        "promote",
+                                        "fprop.accumulate",
+                                        "dgrad.accumulate",
+                                        "wgrad.accumulate",
+                                        "fprop.promote",
+                                        "dgrad.promote",
+                                        "wgrad.promote"};
     char path[2 * MPT_RULE_PATH];
     snprintf(path, sizeof path, "%s.use.%s", rule->path, set->path);
     int operand = mpt_operand_by_name(set->path), gemm = mpt_gemm_by_name(set->path);
     int slot = mpt_slot_by_name(set->path);
+    const char *dot = strchr(set->path, '.'), *field = dot ? dot + 1 : set->path;
     if (operand >= 0)
         return parse_slot(rule, path, set->value, &words->operand[operand]);
     if (gemm >= 0)
@@ -143,6 +200,11 @@ static mpt_status parse_one_word(const rule_text *rule, const mpt_set *set,
         return parse_output(rule, MPT_GEMM_FPROP, set->value, words);
     if (strcmp(set->path, "dgrad.output") == 0)
         return parse_output(rule, MPT_GEMM_DGRAD, set->value, words);
+    if (dot)
+        gemm = gemm_before(set->path, dot);
+    if ((gemm >= 0 || !dot) &&
+        (strcmp(field, "accumulate") == 0 || strcmp(field, "promote") == 0))
+        return parse_sum(rule, gemm, field, set->value, words);
     snprintf(path, sizeof path, "%s.use", rule->path);
     return fail_name(rule, path, "word", set->path, names, (int)MPT_COUNT(names));
 }

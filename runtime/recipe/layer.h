@@ -60,12 +60,17 @@ typedef enum mpt_slot {
 const char *mpt_gemm_name(mpt_gemm gemm); /* "fprop" */
 const char *mpt_slot_name(mpt_slot slot); /* "fprop.x" */
 
+/* How the products of one dot product are summed up: runtime/adr/0007-sums-of-a-product.md. */
+enum { MPT_SUM_GROUP = 16 }; /* products that are summed up before a sum is rounded */
+
 enum { MPT_DECIDED_MAX = 16 };
 
 /* The precision of one layer in one phase. */
 typedef struct mpt_policy {
-    mpt_quantizer slot[MPT_SLOT_COUNT]; /* kind LINEAR and HEAD */
-    mpt_dtype output[MPT_GEMM_COUNT];   /* of y, dx; wgrad goes to the gradient's dtype */
+    mpt_quantizer slot[MPT_SLOT_COUNT];   /* kind LINEAR and HEAD */
+    mpt_dtype output[MPT_GEMM_COUNT];     /* of y, dx; wgrad goes to the gradient's dtype */
+    mpt_dtype accumulate[MPT_GEMM_COUNT]; /* how products are summed up: of the running sum */
+    int32_t promote[MPT_GEMM_COUNT];      /* products after which it moves to FP32; 0: never */
     /* Every kind: the format of what the layer puts out. Attention and convolution also read
      * their activations in it. E4M3 and E5M2 (norms): FP32 is put out, and a cast follows. */
     mpt_dtype compute;

@@ -19,6 +19,17 @@ static void print_slot(const mpt_slot_use *use, mpt_str *out) {
     mpt_str_printf(out, "%s", text);
 }
 
+static void print_sums(const mpt_use *use, const char *path, mpt_str *out) {
+    for (int g = 0; g < MPT_GEMM_COUNT; g++) {
+        const char *gemm = mpt_gemm_name((mpt_gemm)g);
+        if (use->has_accumulate[g])
+            mpt_str_printf(out, "%s.use.%s.accumulate = %s\n", path, gemm,
+                           mpt_dtype_name(use->accumulate[g]));
+        if (use->has_promote[g])
+            mpt_str_printf(out, "%s.use.%s.promote = %d\n", path, gemm, (int)use->promote[g]);
+    }
+}
+
 static void print_rule(const mpt_cascade_rule *cascade_rule, mpt_str *out) {
     const mpt_rule *rule = cascade_rule->rule;
     char path[MPT_RULE_PATH];
@@ -52,6 +63,7 @@ static void print_rule(const mpt_cascade_rule *cascade_rule, mpt_str *out) {
         if (rule->use.has_output[g])
             mpt_str_printf(out, "%s.use.%s.output = %s\n", path, mpt_gemm_name((mpt_gemm)g),
                            mpt_dtype_name(rule->use.output[g]));
+    print_sums(&rule->use, path, out);
 }
 
 /* ---- fields ---- */
@@ -129,6 +141,22 @@ static void print_record(const mpt_record *record, const void *object, const cha
 
 /* ---- the whole ---- */
 
+/* Formats of the state, where they are not FP32. */
+static void print_state(const mpt_state_formats *state, mpt_str *out) {
+    const struct {
+        const char *name;
+        mpt_dtype dtype;
+    } rows[] = {{"master", state->master},
+                {"gradient", state->gradient},
+                {"reduce", state->reduce},
+                {"adam_m", state->adam_m},
+                {"adam_v", state->adam_v}};
+    for (size_t i = 0; i < MPT_COUNT(rows); i++)
+        if (rows[i].dtype != MPT_DTYPE_FP32)
+            mpt_str_printf(out, "precision.state.%s = %s\n", rows[i].name,
+                           mpt_dtype_name(rows[i].dtype));
+}
+
 static void print_model(const char *word, const mpt_model_ref *model, mpt_str *out) {
     if (model->present)
         mpt_str_printf(out, "%s = %s %s\n", word, model->name, model->size);
@@ -186,6 +214,7 @@ void mpt_recipe_canonical(const mpt_recipe *recipe, mpt_str *out) {
     mpt_str_printf(out, "precision.base = %s\n", mpt_dtype_name(base));
     mpt_str_printf(out, "precision.state.residual = %s\n", mpt_dtype_name(residual));
     print_ops(recipe, base, out);
+    print_state(&recipe->state, out);
     mpt_str_printf(out, "precision.loss_scale = %.17g\n", recipe->loss_scale);
     for (int i = 0; i < recipe->n_rules; i++)
         print_rule(&(mpt_cascade_rule){&recipe->rules[i], -1, i}, out);

@@ -21,6 +21,8 @@ mpt_status mpt_recipe_new(mpt_ctx *ctx, const char *name, const char *file, mpt_
         return MPT_OUT_OF_MEMORY;
     }
     recipe->where = (mpt_where){recipe->file, 0};
+    recipe->state = (mpt_state_formats){MPT_DTYPE_FP32, MPT_DTYPE_FP32, MPT_DTYPE_FP32,
+                                        MPT_DTYPE_FP32, MPT_DTYPE_FP32};
     recipe->base = recipe->residual = MPT_DTYPE_COUNT; /* decided by freeze, or read as base */
     recipe->activation = MPT_DTYPE_COUNT;
     recipe->activation_where = recipe->where;

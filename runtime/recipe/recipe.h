@@ -52,6 +52,9 @@ typedef struct mpt_use {
     bool has_output[MPT_GEMM_COUNT];
     mpt_dtype output[MPT_GEMM_COUNT];
     mpt_where output_where[MPT_GEMM_COUNT];
+    bool has_accumulate[MPT_GEMM_COUNT], has_promote[MPT_GEMM_COUNT];
+    mpt_dtype accumulate[MPT_GEMM_COUNT];
+    int32_t promote[MPT_GEMM_COUNT];
 } mpt_use;
 
 typedef struct mpt_rule {
@@ -172,6 +175,15 @@ typedef struct mpt_written_lr {
     mpt_span warmup, decay;
 } mpt_written_lr;
 
+/* Formats of what outlives a step, the same in all phases; FP32 unless a recipe says another.
+ */
+typedef struct mpt_state_formats {
+    mpt_dtype master;         /* weights, as the optimizer leaves them */
+    mpt_dtype gradient;       /* summed over micro-batches */
+    mpt_dtype reduce;         /* the step's gradient, as ranks send it to be added up */
+    mpt_dtype adam_m, adam_v; /* moments, as they are kept */
+} mpt_state_formats;
+
 struct mpt_recipe {
     mpt_ctx *ctx;
     mpt_arena arena;
@@ -191,6 +203,7 @@ struct mpt_recipe {
     mpt_dtype activation; /* kept for backward; MPT_DTYPE_COUNT: as computed */
     mpt_where activation_where;
     bool activation_decides; /* after compiling: something is kept in another format */
+    mpt_state_formats state;
     int n_rules, cap_rules;
     mpt_rule *rules;
     int n_phases, cap_phases;

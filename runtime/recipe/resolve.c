@@ -21,6 +21,10 @@ typedef struct layer_state {
     int format_decider[MPT_SLOT_COUNT];
     mpt_dtype output[MPT_GEMM_COUNT];
     int output_decider[MPT_GEMM_COUNT];
+    mpt_dtype accumulate[MPT_GEMM_COUNT];
+    int accumulate_decider[MPT_GEMM_COUNT];
+    int32_t promote[MPT_GEMM_COUNT];
+    int promote_decider[MPT_GEMM_COUNT];
     mpt_dtype compute;
     int compute_decider;
     mpt_ops_word compute_word; /* of precision.ops, where no rule speaks; COUNT: none does */
@@ -62,6 +66,12 @@ static const mpt_ops_row *ops_row(const mpt_layer *layer) {
                                 : NULL;
 }
 
+static void clear_sum(layer_state *s, int gemm) {
+    s->accumulate[gemm] = MPT_DTYPE_FP32;
+    s->promote[gemm] = 0;
+    s->accumulate_decider[gemm] = s->promote_decider[gemm] = -1;
+}
+
 static void start(const cascade *c, const mpt_layer *layer, layer_state *s) {
     s->layer = layer;
     s->compute = mpt_stored_format(c->base.format);
@@ -78,6 +88,7 @@ static void start(const cascade *c, const mpt_layer *layer, layer_state *s) {
     for (int g = 0; g < MPT_GEMM_COUNT; g++) {
         s->output[g] = default_output(c, layer, g);
         s->output_decider[g] = -1;
+        clear_sum(s, g);
     }
 }
 
@@ -90,6 +101,19 @@ static void apply_slot(layer_state *s, mpt_slot slot, const mpt_slot_use *use, i
     for (int f = 0; f < mpt_record_quantizer.n_fields; f++)
         if (use->has_format || use->set >> f & 1)
             s->decider[slot][f] = rule;
+}
+
+static void apply_sum(layer_state *s, int gemm, const mpt_use *use, int rule) {
+    if (use->bare)
+        clear_sum(s, gemm);
+    if (use->has_accumulate[gemm]) {
+        s->accumulate[gemm] = use->accumulate[gemm];
+        s->accumulate_decider[gemm] = rule;
+    }
+    if (use->has_promote[gemm]) {
+        s->promote[gemm] = use->promote[gemm];
+        s->promote_decider[gemm] = rule;
+    }
 }
 
 static void apply(const cascade *c, layer_state *s, int index) {
@@ -115,6 +139,7 @@ static void apply(const cascade *c, layer_state *s, int index) {
             s->output[g] = rule->use.output[g];
             s->output_decider[g] = index;
         }
+        apply_sum(s, g, &rule->use, index);
     }
 }
 
@@ -228,9 +253,13 @@ static void note_deciders(const cascade *c, const layer_state *s, bool *decides,
             if (s->decider[i][f] >= 0)
                 decides[s->decider[i][f]] = true;
     }
-    for (int g = 0; g < MPT_GEMM_COUNT; g++)
-        if (s->output_decider[g] >= 0)
-            decides[s->output_decider[g]] = true;
+    for (int g = 0; g < MPT_GEMM_COUNT; g++) {
+        const int deciders[] = {s->output_decider[g], s->accumulate_decider[g],
+                                s->promote_decider[g]};
+        for (size_t i = 0; i < MPT_COUNT(deciders); i++)
+            if (deciders[i] >= 0)
+                decides[deciders[i]] = true;
+    }
     if (s->compute_decider >= 0)
         decides[s->compute_decider] = true;
     policy->n_decided = 0;
@@ -283,6 +312,8 @@ static mpt_status resolve_layer(const cascade *c, int i, bool *decides, mpt_poli
     for (int k = 0; k < MPT_SLOT_COUNT; k++)
         policy->slot[k] = s.slot[k].q;
     memcpy(policy->output, s.output, sizeof policy->output);
+    memcpy(policy->accumulate, s.accumulate, sizeof policy->accumulate);
+    memcpy(policy->promote, s.promote, sizeof policy->promote);
     policy->compute = s.compute;
     take_ops(c, &s, policy);
     note_deciders(c, &s, decides, policy);

@@ -5,6 +5,8 @@
  * row whose value changed nothing in a run would be a lie: only what works stands here. */
 #include "recipe/schema_rows.h"
 
+#define PROMOTE_MAX 0x1p30
+
 /* ---- choices ---- */
 
 #define WIDE_FORMATS                                                                           \
@@ -26,8 +28,6 @@ static const mpt_choice base_formats[] = {{"fp32", MPT_DTYPE_FP32, "IEEE single"
                                           {"bf16", MPT_DTYPE_BF16, "8 exponent bits"},
                                           {"fp16", MPT_DTYPE_FP16, "IEEE half"},
                                           {NULL, 0, NULL}};
-static const mpt_choice only_fp32[] = {{"fp32", MPT_DTYPE_FP32, "IEEE single"},
-                                       {NULL, 0, NULL}};
 /* ---- gemm ---- */
 
 #define SLOT_ROW(word, values, text)                                                           \
@@ -44,6 +44,23 @@ static const mpt_choice only_fp32[] = {{"fp32", MPT_DTYPE_FP32, "IEEE single"},
             .by_default = "precision.base; fp32 for the head's logits", .doc = text,           \
             .source = ""                                                                       \
     }
+#define ACCUMULATE_ROW(text)                                                                   \
+    {                                                                                          \
+        "accumulate", MPT_FIELD_FORMAT, NO_MEMBER,                                             \
+            .choices = wide_formats, .by_default = "fp32",                                     \
+            .doc = "The format of " text                                                       \
+                   ": rounded to nearest even after each 16 products along the dot product.",  \
+            .source = "arXiv 2412.19437, section 3.3.2"                                        \
+    }
+#define PROMOTE_ROW(text)                                                                      \
+    {                                                                                          \
+        "promote", MPT_FIELD_INT, NO_MEMBER,                                                   \
+            .min = MPT_SUM_GROUP, .max = PROMOTE_MAX, .by_default = "none",                    \
+            .doc = "Products, a multiple of 16, after which " text                             \
+                   " is added to a total in FP32 and starts again from zero.",                 \
+            .source = "DeepSeek-V3, arXiv 2412.19437: 128"                                     \
+    }
+#define SUM_ROWS ACCUMULATE_ROW("its running sum"), PROMOTE_ROW("its running sum")
 #define HADAMARD_ROW                                                                           \
     SLOT_ROW("hadamard", "hadamard { ... }, or \"none\"",                                      \
              "Rotates both operands of this GEMM, so that the product stays.")
@@ -56,16 +73,18 @@ static const mpt_field gemm_fields[] = {
     PRODUCT_ROW("dgrad", "Fields of the input gradient dx = dy W alone."),
     PRODUCT_ROW("wgrad", "Fields of the weight gradient dW = dy^T x alone."),
     OUTPUT_ROW("The format of y and of dx; dW takes that of the gradients."),
+    ACCUMULATE_ROW("the running sums of all three products"),
+    PROMOTE_ROW("the running sum of each product"),
 };
 static const mpt_field fprop_fields[] = {
     OPERAND_ROW("x", "The activation; the dot product runs along in features."),
-    OPERAND_ROW("w", "The weight."), HADAMARD_ROW, OUTPUT_ROW("The format of y.")};
+    OPERAND_ROW("w", "The weight."), HADAMARD_ROW, OUTPUT_ROW("The format of y."), SUM_ROWS};
 static const mpt_field dgrad_fields[] = {
     OPERAND_ROW("dy", "The gradient; the dot product runs along out features."),
-    OPERAND_ROW("w", "The weight."), HADAMARD_ROW, OUTPUT_ROW("The format of dx.")};
+    OPERAND_ROW("w", "The weight."), HADAMARD_ROW, OUTPUT_ROW("The format of dx."), SUM_ROWS};
 static const mpt_field wgrad_fields[] = {
     OPERAND_ROW("dy", "The gradient; the dot product runs along tokens."),
-    OPERAND_ROW("x", "The activation."), HADAMARD_ROW};
+    OPERAND_ROW("x", "The activation."), HADAMARD_ROW, SUM_ROWS};
 
 const mpt_record mpt_record_gemm = {
     "gemm",      "The precision of a linear layer: three products, two operands each.",
@@ -152,18 +171,28 @@ const mpt_record mpt_record_static = {"static",
                                       sizeof(double),
                                       -1};
 
-#define STATE_ROW(word, text)                                                                  \
+#define STATE_ROW(member, from, text)                                                          \
     {                                                                                          \
-        word, MPT_FIELD_FORMAT, NO_MEMBER, .choices = only_fp32, .by_default = "fp32",         \
-                                           .doc = text, .source = "arXiv 1710.03740"           \
+#member, MPT_FIELD_FORMAT, MEMBER(mpt_recipe, state.member),                           \
+            .choices = wide_formats, .by_default = "fp32", .doc = text, .source = from         \
     }
 
 static const mpt_field state_fields[] = {
-    STATE_ROW("master", "The weights that the optimizer updates."),
-    STATE_ROW("gradient", "Gradients, summed over micro-batches."),
-    STATE_ROW("reduce", "Gradients while they are summed over ranks."),
-    STATE_ROW("adam_m", "First moments."),
-    STATE_ROW("adam_v", "Second moments."),
+    STATE_ROW(master, "Megatron-LM: --main-params-dtype",
+              "The weights that the optimizer updates: it computes in FP32 and rounds the new "
+              "weight to nearest even. Initial weights are rounded too."),
+    STATE_ROW(gradient, "Megatron-LM: --main-grads-dtype",
+              "Gradients: the sum over micro-batches is rounded to nearest even after each "
+              "addition to it."),
+    STATE_ROW(reduce, "Megatron-LM: --grad-reduce-in-bf16",
+              "What a rank sends to be added up over ranks: the step's gradient is rounded to "
+              "it once, before it is measured; fp32 sends it as it is."),
+    STATE_ROW(adam_m, "DeepSeek-V3, arXiv 2412.19437",
+              "AdamW's first moments as they are kept: the step uses the new FP32 moment, then "
+              "it is rounded to nearest even."),
+    STATE_ROW(adam_v, "DeepSeek-V3, arXiv 2412.19437",
+              "AdamW's second moments as they are kept, in the same way; fp16 has no scale "
+              "beside it and loses squares below 3e-8."),
     {"residual", MPT_FIELD_FORMAT, MEMBER(mpt_recipe, residual), .choices = wide_formats,
      .by_default = "precision.base", .doc = "The stream between blocks.",
      .source = "Megatron-LM"},

@@ -84,6 +84,15 @@ void mpt_operand_slots(mpt_role operand, mpt_slot out[2]) {
             out[n++] = (mpt_slot)s;
 }
 
+mpt_status mpt_promote_check(mpt_ctx *ctx, const char *path, int64_t promote, mpt_where where) {
+    if (promote % MPT_SUM_GROUP == 0)
+        return MPT_OK;
+    mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "%s: %lld is no multiple of %d", path,
+                                 (long long)promote, MPT_SUM_GROUP);
+    mpt_hint(ctx, "products are summed up in groups of %d: give 128", MPT_SUM_GROUP);
+    return status;
+}
+
 /* ---- merging ---- */
 
 bool mpt_slot_use_by_name(const char *name, mpt_slot_use *out) {
@@ -145,4 +154,8 @@ void mpt_use_from_words(const mpt_gemm_words *words, mpt_use *out) {
     memcpy(out->has_output, words->has_output, sizeof out->has_output);
     memcpy(out->output, words->output, sizeof out->output);
     memcpy(out->output_where, words->output_where, sizeof out->output_where);
+    memcpy(out->has_accumulate, words->has_accumulate, sizeof out->has_accumulate);
+    memcpy(out->has_promote, words->has_promote, sizeof out->has_promote);
+    memcpy(out->accumulate, words->accumulate, sizeof out->accumulate);
+    memcpy(out->promote, words->promote, sizeof out->promote);
 }

@@ -28,6 +28,9 @@ typedef struct mpt_gemm_words {
     mpt_dtype
         output[MPT_GEMM_COUNT]; /* `output` of the whole gemm is that of fprop and dgrad */
     mpt_where output_where[MPT_GEMM_COUNT];
+    bool has_accumulate[MPT_GEMM_COUNT], has_promote[MPT_GEMM_COUNT];
+    mpt_dtype accumulate[MPT_GEMM_COUNT]; /* of the whole gemm: of all three */
+    int32_t promote[MPT_GEMM_COUNT];
 } mpt_gemm_words;
 
 /* A slot use that is a whole format or preset ("nvfp4"); false where no format has the name. */
@@ -52,6 +55,10 @@ void mpt_use_from_format(const mpt_slot_use *format, mpt_use *out);
 
 /* Composes: tensors into both their slots, then GEMM-wide fields, then single operands. */
 void mpt_use_from_words(const mpt_gemm_words *words, mpt_use *out);
+
+/* What `promote` takes besides the range of its row: whole groups of products, as they are
+ * summed up before anything is rounded. `path` is the field's. */
+mpt_status mpt_promote_check(mpt_ctx *ctx, const char *path, int64_t promote, mpt_where where);
 
 /* The slots of a GEMM (first, second operand) and of a tensor. */
 void mpt_gemm_slots(mpt_gemm gemm, mpt_slot out[2]);

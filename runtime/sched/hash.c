@@ -39,6 +39,8 @@ static void add_quantizer(text *t, const char *side, const mpt_quantizer *q, uin
  * hash's. */
 static void add_attrs(text *t, const mpt_node *node) {
     const mpt_attrs *a = &node->attrs;
+    if (node->op == MPT_OP_grad_reduce)
+        add(t, " %s", mpt_dtype_name(a->reduce));
     if (node->pass == MPT_PASS_UPDATE)
         return;
     add(t, " batch %" PRId64 " sequence %" PRId64 " eps %a scale %a alpha %a", a->batch,
@@ -48,6 +50,10 @@ static void add_attrs(text *t, const mpt_node *node) {
     add(t, " kernel %" PRId32 " exact %d sizes", a->kernel, a->exact);
     for (int i = 0; i < a->n_sizes && i < MPT_MAX_PARTS; i++)
         add(t, " %" PRId64, a->sizes[i]);
+    if (a->sum.accumulate != MPT_DTYPE_FP32)
+        add(t, " accumulate %s", mpt_dtype_name(a->sum.accumulate));
+    if (a->sum.promote)
+        add(t, " promote %" PRId32, a->sum.promote);
     if (node->op == MPT_OP_quantize && a->has_row)
         add_quantizer(t, "row", &a->row, a->row_operand);
     if (node->op == MPT_OP_quantize && a->has_col)

@@ -98,6 +98,15 @@ static void add_copy(cell *c, const mpt_phase_program *program, const mpt_node *
         add(c, " %s", signs);
 }
 
+/* AdamW's moments, where they are not kept in FP32. */
+static void add_moments(cell *c, const mpt_graph *graph, const mpt_node *node) {
+    if (node->op != MPT_OP_adamw)
+        return;
+    mpt_dtype m = graph->values[node->in[2]].dtype, v = graph->values[node->in[3]].dtype;
+    if (m != MPT_DTYPE_FP32 || v != MPT_DTYPE_FP32)
+        add(c, ", m %s, v %s", mpt_dtype_name(m), mpt_dtype_name(v));
+}
+
 /* Formats of what goes in and what comes out:
  * "bf16 e4m3 -> bf16"; for a quantize node the quantizers of both copies. */
 static void describe_formats(cell *c, const mpt_phase_program *program, const mpt_node *node) {
@@ -119,11 +128,20 @@ static void describe_formats(cell *c, const mpt_phase_program *program, const mp
             add(c, " transposed");
         return;
     }
+    if (node->op == MPT_OP_grad_reduce) { /* in place: the buffer's format stays */
+        add(c, " %s", mpt_dtype_name(a->reduce));
+        return;
+    }
     for (int k = 0; k < node->n_out; k++)
         if (value_at(graph, node->out[k]))
             add(c, " %s", mpt_dtype_name(graph->values[node->out[k]].dtype));
     if (a->softmax != MPT_DTYPE_FP32)
         add(c, ", softmax %s", mpt_dtype_name(a->softmax));
+    add_moments(c, graph, node);
+    if (a->sum.accumulate != MPT_DTYPE_FP32)
+        add(c, ", sums in %s", mpt_dtype_name(a->sum.accumulate));
+    if (a->sum.promote)
+        add(c, ", to fp32 each %" PRId32, a->sum.promote);
 }
 
 static void add_shape(cell *c, const mpt_value *value) {

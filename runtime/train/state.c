@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "kernels/quantize.h"
+
 enum { STATE_ALIGN = 64, CLASSES = 4 };
 
 /* ---- the buffers of parameters ---- */
@@ -186,6 +188,8 @@ void mpt_state_initialize(mpt_state *state, const mpt_graph *graph, uint64_t see
         const mpt_param *param = &graph->params[p];
         mpt_init_fill(&param->init, param->name, seed, n_threads,
                       mpt_value_elements(&graph->values[param->value]), state->master[p]);
+        mpt_round_to(graph->values[param->value].dtype, state->master[p],
+                     (size_t)mpt_value_elements(&graph->values[param->value]));
     }
 }
 

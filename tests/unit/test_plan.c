@@ -188,7 +188,7 @@ static void test_json_when_layers_then_all_operands_have_all_fields(void **state
     assert_int_equal(json_array_size(layers), 124);
     json_array_foreach(layers, i, layer) {
         KEYS(layer, "path", "block", "kind", "in_features", "out_features", "fprop", "dgrad",
-             "wgrad", "output", "decided_by");
+             "wgrad", "sums", "output", "decided_by");
         check_gemm(layer, "fprop", "x", "w");
         check_gemm(layer, "dgrad", "dy", "w");
         check_gemm(layer, "wgrad", "dy", "x");

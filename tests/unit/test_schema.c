@@ -259,16 +259,21 @@ static void test_betas_when_one_is_one_then_refused(void **state) {
     setter_close(&s);
 }
 
-static void test_state_when_not_fp32_then_refused(void **state) {
+static void test_state_when_a_format_is_set_then_stored_or_refused(void **state) {
     (void)state;
     setter s;
     mpt_recipe recipe = {.residual = MPT_DTYPE_COUNT};
     setter_open(&s);
     assert_mpt_ok(s.ctx,
                   setter_set(&s, "state", &recipe, "state", "master", setter_text("fp32")));
-    assert_int_equal(setter_set(&s, "state", &recipe, "state", "adam_m", setter_text("bf16")),
+    assert_int_equal(setter_set(&s, "state", &recipe, "state", "adam_m", setter_text("e4m3")),
                      MPT_INVALID);
-    assert_message(s.ctx, "nvfp4.lua:14: state.adam_m: no adam_m 'bf16'; it can only be fp32");
+    assert_message(s.ctx,
+                   "nvfp4.lua:14: state.adam_m: no adam_m 'e4m3'; e4m3 is for operands of "
+                   "linear layers only; take fp32, bf16 or fp16");
+    assert_mpt_ok(s.ctx,
+                  setter_set(&s, "state", &recipe, "state", "adam_m", setter_text("bf16")));
+    assert_int_equal(recipe.state.adam_m, MPT_DTYPE_BF16);
     assert_mpt_ok(s.ctx,
                   setter_set(&s, "state", &recipe, "state", "residual", setter_text("fp32")));
     assert_int_equal(recipe.residual, MPT_DTYPE_FP32);
@@ -291,6 +296,6 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_value_when_of_the_wrong_type_then_refused),
     cmocka_unit_test(test_version_when_not_ours_then_refused),
     cmocka_unit_test(test_betas_when_one_is_one_then_refused),
-    cmocka_unit_test(test_state_when_not_fp32_then_refused),
+    cmocka_unit_test(test_state_when_a_format_is_set_then_stored_or_refused),
 };
 MPT_TEST_MAIN(cases)

@@ -1,4 +1,4 @@
--- refused: operand_of_another_product.lua:5: precision.rules[1].use.fprop: no field 'dy'; fprop has x, w, hadamard or output
+-- refused: operand_of_another_product.lua:5: precision.rules[1].use.fprop: no field 'dy'; fprop has x, w, hadamard, output, accumulate or promote
 local gpt2 = require "models.gpt2"
 return recipe {
   model = gpt2 "tiny",

@@ -1,0 +1,192 @@
+/* Stage 3: sums and states that 16 bits are too few for, as far as a recipe tells.
+ *
+ * A number of p significant bits swallows what is under half an ulp of it: less than 2^-(p + 1)
+ * of it is always lost, 2^-9 in BF16 and 2^-12 in FP16. Updates are that small late in a run,
+ * and so is a term of a long sum. */
+#include <math.h>
+#include <stdio.h>
+
+#include "recipe/check.h"
+#include "recipe/use.h"
+
+static const char lost_update[] = "lost-update", low_sum[] = "low-precision-accumulate",
+                  no_effect[] = "no-effect";
+
+/* The share of a number that it always swallows, as a power of two. */
+static int lost_exponent(mpt_dtype dtype) {
+    return dtype == MPT_DTYPE_FP16 ? -12 : -9;
+}
+
+static double lost_share(mpt_dtype dtype) {
+    return ldexp(1, lost_exponent(dtype));
+}
+
+static bool has_adam(const mpt_train *train) {
+    return train->optimizer.kind == MPT_OPTIMIZER_ADAMW;
+}
+
+/* ---- states ---- */
+
+/* AdamW moves a weight by about the learning rate, whatever its gradient. */
+static void check_master(mpt_checker *c, const mpt_train *train) {
+    mpt_dtype master = c->recipe->state.master;
+    double share = lost_share(master), peak = train->lr.peak;
+    double decay = peak * train->optimizer.weight_decay;
+    char detail[200] = "";
+    if (master == MPT_DTYPE_FP32)
+        return;
+    if (has_adam(train))
+        snprintf(detail, sizeof detail,
+                 "; at the peak learning rate of %g weights above %.3g stand still%s", peak,
+                 peak / share, decay > 0 && decay < share ? ", and none decays" : "");
+    mpt_checker_warn(c, lost_update, c->recipe->where,
+                     "precision.state.master is %s, which loses updates under 2^%d of a "
+                     "weight%s",
+                     mpt_dtype_name(master), lost_exponent(master), detail);
+}
+
+/* What a step takes away of a moment must show in it. */
+static void check_decay(mpt_checker *c, const char *name, mpt_dtype dtype, double beta) {
+    if (dtype != MPT_DTYPE_FP32 && 1 - beta < lost_share(dtype))
+        mpt_checker_warn(c, lost_update, c->recipe->where,
+                         "precision.state.%s is %s: a step takes %.2g of it away, which is "
+                         "under 2^%d, so it never falls",
+                         name, mpt_dtype_name(dtype), 1 - beta, lost_exponent(dtype));
+}
+
+static void check_moments(mpt_checker *c, const mpt_train *train, bool any_adam) {
+    const mpt_state_formats *state = &c->recipe->state;
+    if (has_adam(train)) {
+        check_decay(c, "adam_m", state->adam_m, train->optimizer.beta1);
+        check_decay(c, "adam_v", state->adam_v, train->optimizer.beta2);
+        if (state->adam_v == MPT_DTYPE_FP16)
+            mpt_checker_warn(c, lost_update, c->recipe->where,
+                             "precision.state.adam_v is fp16, in which squares under 3e-08 are "
+                             "0: their steps are divided by eps alone");
+    }
+    if (!any_adam && (state->adam_m != MPT_DTYPE_FP32 || state->adam_v != MPT_DTYPE_FP32))
+        mpt_checker_warn(c, no_effect, c->recipe->where,
+                         "precision.state.%s is of AdamW's moments, but the optimizer is sgd",
+                         state->adam_m != MPT_DTYPE_FP32 ? "adam_m" : "adam_v");
+}
+
+/* A sum of equal terms stops where one is half an ulp of it. Where the number of micro-batches
+ * depends on the machine nothing is said. */
+static void check_gradient(mpt_checker *c, const mpt_train *train, bool known) {
+    mpt_dtype gradient = c->recipe->state.gradient;
+    double most = 0.5 / lost_share(gradient);
+    double n = (double)train->batch / (double)train->micro_batch;
+    if (gradient != MPT_DTYPE_FP32 && known && n > most)
+        mpt_checker_warn(c, low_sum, c->recipe->where,
+                         "precision.state.gradient is %s: it sums up %.0f micro-batches, and a "
+                         "sum of equal gradients stops at %.0f",
+                         mpt_dtype_name(gradient), n, most);
+}
+
+/* ---- sums of products ---- */
+
+static bool has_gemms(const mpt_layer *layer) {
+    return layer->kind == MPT_LAYER_LINEAR || layer->kind == MPT_LAYER_HEAD;
+}
+
+/* The last deciding rule that speaks of how a product is summed up. */
+static mpt_where blame(mpt_checker *c, int phase, const mpt_policy *policy, int gemm) {
+    mpt_arena arena;
+    mpt_arena_init(&arena, c->recipe->ctx);
+    int n = 0;
+    mpt_where where = c->recipe->where;
+    mpt_cascade_rule *rules = mpt_cascade_list(c->recipe, phase, &arena, &n);
+    c->failed = c->failed || !rules;
+    for (int r = 0; rules && r < n; r++) {
+        const mpt_use *use = &rules[r].rule->use;
+        mpt_where said = rules[r].rule->where;
+        for (int i = 0; i < policy->n_decided; i++)
+            if ((use->has_accumulate[gemm] || use->has_promote[gemm]) &&
+                said.line == policy->decided_by[i].line &&
+                said.file == policy->decided_by[i].file)
+                where = said;
+    }
+    mpt_arena_deinit(&arena);
+    return where;
+}
+
+/* The first product of a policy whose running sum stays narrow to its end; -1: none. */
+static int narrow_gemm(const mpt_policy *policy) {
+    for (int g = 0; g < MPT_GEMM_COUNT; g++)
+        if (policy->accumulate[g] != MPT_DTYPE_FP32 && policy->promote[g] == 0)
+            return g;
+    return -1;
+}
+
+static void check_accumulate(mpt_checker *c) {
+    for (int p = 0; p < c->recipe->n_phases; p++) {
+        const mpt_policy *first = NULL;
+        int n = 0, first_layer = 0, gemm = -1;
+        for (int i = 0; i < c->model.n; i++) {
+            const mpt_policy *policy = &c->policies[p][i];
+            if (!has_gemms(&c->model.layers[i]) || narrow_gemm(policy) < 0 || n++ > 0)
+                continue;
+            first = policy;
+            first_layer = i;
+            gemm = narrow_gemm(policy);
+        }
+        if (!first)
+            continue;
+        mpt_checker_warn(c, low_sum, blame(c, p, first, gemm),
+                         "sums of products in %s, never moved to fp32, in %d layer%s, first %s "
+                         "(%s); promote = 128 moves them",
+                         mpt_dtype_name(first->accumulate[gemm]), n, n == 1 ? "" : "s",
+                         c->model.layers[first_layer].path, mpt_gemm_name((mpt_gemm)gemm));
+        return;
+    }
+}
+
+/* Numbers that a dot product has, at most; of wgrad all tokens of a step, since how many are
+ * taken at a time is not known here. 0: unknown. */
+static int64_t dot_length(const mpt_checker *c, const mpt_layer *layer, int gemm) {
+    mpt_train full = mpt_recipe_train(c->recipe, false), proxy = full;
+    if (c->recipe->proxy.present)
+        proxy = mpt_recipe_train(c->recipe, true);
+    int64_t tokens = full.batch * full.sequence, others = proxy.batch * proxy.sequence;
+    return gemm == MPT_GEMM_FPROP   ? layer->in_features
+           : gemm == MPT_GEMM_DGRAD ? layer->out_features
+                                    : (tokens > others ? tokens : others);
+}
+
+/* A promotion that no dot product of any phase is long enough for. */
+static void check_promote(mpt_checker *c, int gemm) {
+    const mpt_policy *first = NULL;
+    int first_phase = 0, first_layer = 0;
+    for (int p = 0; p < c->recipe->n_phases; p++)
+        for (int i = 0; i < c->model.n; i++) {
+            const mpt_policy *policy = &c->policies[p][i];
+            if (!has_gemms(&c->model.layers[i]) || policy->promote[gemm] == 0)
+                continue;
+            int64_t length = dot_length(c, &c->model.layers[i], gemm);
+            if (length == 0 || length > policy->promote[gemm])
+                return;
+            if (first)
+                continue;
+            first = policy;
+            first_phase = p;
+            first_layer = i;
+        }
+    if (first)
+        mpt_checker_warn(c, no_effect, blame(c, first_phase, first, gemm),
+                         "%s.%s.promote = %d: no dot product there has more products than that",
+                         c->model.layers[first_layer].path, mpt_gemm_name((mpt_gemm)gemm),
+                         (int)first->promote[gemm]);
+}
+
+void mpt_check_numbers(mpt_checker *c) {
+    const mpt_recipe *recipe = c->recipe;
+    mpt_train full = mpt_recipe_train(recipe, false), proxy = full;
+    if (recipe->proxy.present)
+        proxy = mpt_recipe_train(recipe, true);
+    check_accumulate(c);
+    for (int g = 0; g < MPT_GEMM_COUNT; g++)
+        check_promote(c, g);
+    check_gradient(c, &full, recipe->proxy.present || recipe->train.micro_batch > 0);
+    check_master(c, &full);
+    check_moments(c, &full, has_adam(&full) || has_adam(&proxy));
+}
