@@ -45,13 +45,19 @@ static void set_keys(mpt_quantize_job *job, const mpt_node *node, const mpt_run_
                            job->column ? a->col_scope : a->row_scope, job->signs);
 }
 
+/* Whether the copy was made before in this micro-batch: it is seen and counted once. */
+static bool is_again(const mpt_node *node, bool column) {
+    return column ? node->attrs.col_again : node->attrs.row_again;
+}
+
 /* A whole job: an evaluation reads the delayed scale, but leaves no trace in the history. */
 static mpt_quantize_job fill_job(const mpt_kernel_args *args, bool column) {
     int in = column ? 3 : 1, out = column ? 2 : 0;
     mpt_quantize_job job = job_of(args->node, column, &args->in[0]);
     set_keys(&job, args->node, args->env);
     job.scale = mpt_arg_in(args, in);
-    if (in + 1 < args->node->n_in && !args->env->evaluating)
+    bool records = !args->env->evaluating && !is_again(args->node, column);
+    if (in + 1 < args->node->n_in && records)
         job.amax_history = args->in[in + 1].data;
     job.scratch = args->scratch;
     job.decoded = args->out[out].data;
@@ -86,8 +92,9 @@ void mpt_quantize_node(const mpt_kernel_args *args, const mpt_quantize_backend *
         row = fill_job(args, false);
     if (a->has_col)
         col = fill_job(args, true);
-    row.counts = a->has_row && args->env->counts ? &counts[0] : NULL;
-    col.counts = a->has_col && args->env->counts ? &counts[1] : NULL;
+    bool counting = args->env->counts != NULL;
+    row.counts = counting && a->has_row && !a->row_again ? &counts[0] : NULL;
+    col.counts = counting && a->has_col && !a->col_again ? &counts[1] : NULL;
     if (a->has_row && a->has_col) {
         size_t own = scratch_of(backend, &row) / sizeof *col.scratch;
         col.scratch = own > 0 ? row.scratch + own : col.scratch;

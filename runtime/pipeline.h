@@ -29,4 +29,9 @@ struct mpt_program {
 /* The value after the stage of this name, as text; MPT_INVALID names the stages there are. */
 mpt_status mpt_pipeline_dump(const mpt_program *program, const char *stage, mpt_str *out);
 
+/* A phase compiled once more as if `every` blocks at a time were recomputed, 0 for none: for
+ * figures to compare with. It is the caller's, and lends the program's policies. */
+mpt_status mpt_pipeline_recompile(const mpt_program *program, int phase, int every,
+                                  mpt_phase_program **out);
+
 #endif

@@ -125,18 +125,10 @@ static mpt_status schedule(const compiling *c, mpt_phase_program *phase) {
     return mpt_schedule_plan_memory(phase);
 }
 
-/* Resolves the rules of one phase for the layers drawn, and rewrites the graph to them. */
-static mpt_status make_precise(const compiling *c, mpt_program *program, int phase,
-                               mpt_graph *graph, mpt_policy **out_policies) {
-    const mpt_recipe *recipe = c->recipe;
-    size_t bytes = mpt_size_mul((size_t)graph->n_layers, sizeof(mpt_policy));
-    mpt_policy *policies = mpt_arena_alloc(&program->arena, bytes);
-    if (!policies)
-        return MPT_OUT_OF_MEMORY;
-    MPT_TRY(mpt_recipe_resolve(c->recipe, phase, graph->layers, graph->n_layers,
-                               graph->n_blocks, policies));
-    MPT_TRY(mpt_graph_settle_pads(graph, policies));
-    MPT_TRY(mpt_pipeline_grow(graph, &program->train));
+/* Stages 4 and 5 for policies that are settled: the whole graph, with the recipe's formats,
+ * without what nobody reads, and with what is computed twice. */
+static mpt_status grow_precise(mpt_recipe *recipe, const mpt_train *train,
+                               const mpt_policy *policies, mpt_graph *graph) {
     mpt_precision_options options = {
         .base = mpt_stored_format(recipe->base),
         .residual = recipe->residual == MPT_DTYPE_COUNT ? mpt_stored_format(recipe->base)
@@ -146,10 +138,26 @@ static mpt_status make_precise(const compiling *c, mpt_program *program, int pha
         .activation =
             recipe->activation == MPT_DTYPE_COUNT ? MPT_DTYPE_FP32 : recipe->activation,
         .activation_where = recipe->activation_where,
-        .ops = c->recipe->ops,
-        .out_activation = &c->recipe->activation_decides};
+        .ops = recipe->ops,
+        .out_activation = &recipe->activation_decides};
+    MPT_TRY(mpt_pipeline_grow(graph, train));
+    MPT_TRY(mpt_graph_apply_precision(graph, &options));
+    MPT_TRY(mpt_graph_prune(graph));
+    return mpt_graph_recompute(graph, train->recompute.every);
+}
+
+/* Resolves the rules of one phase for the layers drawn, and rewrites the graph to them. */
+static mpt_status make_precise(const compiling *c, mpt_program *program, int phase,
+                               mpt_graph *graph, mpt_policy **out_policies) {
+    size_t bytes = mpt_size_mul((size_t)graph->n_layers, sizeof(mpt_policy));
+    mpt_policy *policies = mpt_arena_alloc(&program->arena, bytes);
+    if (!policies)
+        return MPT_OUT_OF_MEMORY;
+    MPT_TRY(mpt_recipe_resolve(c->recipe, phase, graph->layers, graph->n_layers,
+                               graph->n_blocks, policies));
+    MPT_TRY(mpt_graph_settle_pads(graph, policies));
     *out_policies = policies;
-    return mpt_graph_apply_precision(graph, &options);
+    return grow_precise(c->recipe, &program->train, policies, graph);
 }
 
 static mpt_status compile_phase(const compiling *c, mpt_program *program, int phase) {
@@ -171,6 +179,33 @@ static mpt_status compile_phase(const compiling *c, mpt_program *program, int ph
     made->policies = policies;
     made->seed = train->seed;
     return schedule(c, made);
+}
+
+mpt_status mpt_pipeline_recompile(const mpt_program *program, int phase, int every,
+                                  mpt_phase_program **out) {
+    const mpt_phase_program *like = program->phases[phase];
+    compiling c = {.ctx = program->ctx, .n_threads = program->n_threads};
+    mpt_train train = program->train;
+    mpt_drawing drawing = {program->proxy, train.micro_batch, train.sequence,
+                           like->graph->vocab};
+    mpt_graph *graph;
+    *out = NULL;
+    c.backend = like->backend;
+    train.recompute.every = every;
+    MPT_TRY(mpt_pipeline_draw(program->recipe, &drawing, &graph));
+    mpt_status status = grow_precise(program->recipe, &train, like->policies, graph);
+    if (status != MPT_OK) {
+        mpt_graph_destroy(graph);
+        return status;
+    }
+    MPT_TRY(mpt_phase_program_create(graph, like->phase, out));
+    (*out)->policies = like->policies;
+    status = schedule(&c, *out);
+    if (status != MPT_OK) {
+        mpt_phase_program_destroy(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 /* ---- the whole program ---- */

@@ -11,7 +11,7 @@
 #include "small_net.h"
 #include "train/trainer.h"
 
-enum { RIG_VOCAB = 32, RIG_PHASES = 3, RIG_LAYERS = 32 };
+enum { RIG_VOCAB = 32, RIG_PHASES = 3, RIG_LAYERS = 80 };
 
 typedef struct rig {
     mpt_ctx *ctx;
@@ -39,6 +39,7 @@ typedef struct rig_options {
     double loss_scale;
     int n_threads;
     bool ref;
+    int recompute; /* blocks at a time; 0: none */
     mpt_optimizer_kind optimizer;
     double lr, weight_decay, clip;
     int64_t batch;           /* 0: 4 */
@@ -123,6 +124,8 @@ static inline mpt_phase_program *rig_phase(rig *r, const rig_options *o, int ind
     assert_mpt_ok(r->ctx, mpt_graph_verify(graph, "grad"));
     if (index > 0 || o->choose)
         rig_make_precise(r->ctx, o, index, graph);
+    assert_mpt_ok(r->ctx, mpt_graph_prune(graph));
+    assert_mpt_ok(r->ctx, mpt_graph_recompute(graph, o->recompute));
     assert_mpt_ok(r->ctx, mpt_phase_program_create(graph, names[index], &phase));
     assert_mpt_ok(r->ctx, mpt_schedule_select(phase, &options));
     assert_mpt_ok(r->ctx, mpt_schedule_order(phase));

@@ -227,10 +227,14 @@ static void put_record(lua_State *L, const mpt_filler *f, const mpt_field *row, 
         inner.object = (char *)f->object + row->offset;
         inner.value = lua_gettop(L);
         inner.path = path.text;
+        if (row->choices) /* in the place of a word */
+            mpt_record_init(row->record, inner.object);
         mpt_convert_fill(L, &inner);
         note_places(L, f->recipe, row->record);
         if (row->bytes == 0)
             put_struct(L, f, row->name, key, row->record, NULL);
+        else
+            mpt_record_mark(f->record, f->object, row);
     } else if (of_precision) {
         mpt_presets_refuse(L, f->value, key);
     } else if (value && value->kind != MPT_LUA_TABLE && value->kind != MPT_LUA_FORMAT) {

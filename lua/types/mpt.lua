@@ -165,6 +165,7 @@
 ---@field decay? "matrices"|"all" What weight decay applies to. Default: matrices.
 ---@field lr mpt.constant|mpt.linear|mpt.cosine|mpt.wsd The learning rate over the run.
 ---@field clip? number Largest norm of all gradients together; 0 does not clip. Default: 1.
+---@field recompute? mpt.recompute_fields|number|"none"|"block" Activations that the backward pass makes again, bit for bit, instead of keeping them. Default: none.
 ---@field seed? integer Of initial weights, order of data and stochastic rounding. Default: 1234.
 ---@field eval? mpt.eval_fields When the validation loss is taken. Default: at the end.
 ---@field proxy? mpt.proxy_fields Any of these fields again, for when the proxy is trained. Default: none.
@@ -179,8 +180,12 @@
 ---@field decay? "matrices"|"all" What weight decay applies to.
 ---@field lr? mpt.constant|mpt.linear|mpt.cosine|mpt.wsd The learning rate over the run.
 ---@field clip? number Largest norm of all gradients together; 0 does not clip.
+---@field recompute? mpt.recompute_fields|number|"none"|"block" Activations that the backward pass makes again, bit for bit, instead of keeping them.
 ---@field seed? integer Of initial weights, order of data and stochastic rounding.
 ---@field eval? mpt.eval_fields When the validation loss is taken.
+
+---@class mpt.recompute_fields
+---@field every? integer Blocks at a time; what goes into the first of them is kept. Default: 1.
 
 ---@class mpt.eval_fields
 ---@field every? integer Steps between evaluations; 0 evaluates at the end only. Default: 0.

@@ -100,12 +100,18 @@ bool mpt_value_is_state(mpt_value_kind kind) {
 /* ---- nodes ---- */
 
 mpt_node mpt_node_make(mpt_op op, mpt_pass pass, int32_t layer) {
-    mpt_node node = {.op = op, .pass = pass, .layer = layer};
+    mpt_node node = {.op = op, .pass = pass, .layer = layer, .block = -1};
     for (int i = 0; i < MPT_MAX_IN; i++)
         node.in[i] = -1;
     for (int i = 0; i < MPT_MAX_OUT; i++)
         node.out[i] = -1;
     return node;
+}
+
+int mpt_graph_block(const mpt_graph *graph, const mpt_node *node) {
+    if (node->block >= 0 || node->layer < 0)
+        return node->block;
+    return graph->layers[node->layer].block;
 }
 
 /* Tells the outputs who makes them, and whether gradients must pass through. */

@@ -142,6 +142,8 @@ typedef struct mpt_attrs {
     int32_t row_index, col_index;      /* quantize: the copy's place in mpt_graph.operands;
                                           grad_norm: row_index is the row of the shared
                                           [parameters, 2] norms that it fills */
+    bool row_again, col_again; /* quantize: a node before this one has made the same copy, so
+                                  it is not counted and its amax not recorded once more */
     /* adamw, sgd */
     float beta1, beta2, weight_decay, momentum;
     float clip;       /* clip_factor: 0 is none */
@@ -154,7 +156,9 @@ typedef struct mpt_attrs {
 typedef struct mpt_node {
     mpt_op op;
     mpt_pass pass;
-    int32_t layer; /* -1: none */
+    bool recomputed; /* does in BACKWARD what a FORWARD node has done: graph/recompute.c */
+    int32_t layer;   /* -1: none */
+    int32_t block;   /* that the model drew it in, or its forward node; -1: outside, unknown */
     int8_t n_in, n_out;
     mpt_value_id in[MPT_MAX_IN];
     mpt_value_id out[MPT_MAX_OUT];
@@ -192,6 +196,8 @@ typedef struct mpt_graph {
     mpt_value_id loss; /* mean cross-entropy of the micro-batch, natural logarithm */
     mpt_value_id logits;
     mpt_value_id finite, norm; /* after update.c: first bad gradient or -1, global norm */
+    int n_pruned;              /* nodes that prune.c has taken away */
+    bool pruned;               /* from here on a node that nothing reads is a fault */
     bool checking; /* set on verify's copy: inference checks outputs and makes none */
 } mpt_graph;
 
@@ -268,8 +274,21 @@ typedef struct mpt_precision_options {
 } mpt_precision_options;
 mpt_status mpt_graph_apply_precision(mpt_graph *graph, const mpt_precision_options *options);
 
-/* Invariants between the stages: order, shapes, dtypes, no dangling value. `after` names the
- * stage in the message; a failure is MPT_INTERNAL. */
+/* Behind stage 5: takes away each node, and each copy of a quantize node, that nothing reads
+ * and that writes nothing which outlives the step. */
+mpt_status mpt_graph_prune(mpt_graph *graph);
+
+/* Behind stage 5 and prune: activations made inside blocks are not kept for the backward pass.
+ * Before it the nodes that make them run again, from what goes into `every` blocks at a time:
+ * the same nodes with the same quantizers and keys, so that all numbers stay bit for bit. */
+mpt_status mpt_graph_recompute(mpt_graph *graph, int every);
+
+/* The block that a node belongs to: its own, else its layer's; -1 outside blocks. */
+int mpt_graph_block(const mpt_graph *graph, const mpt_node *node);
+
+/* Invariants between the stages: order, shapes, dtypes, operands that are recorded once, and
+ * once the graph is pruned no node that nothing reads. `after` names the stage in the message;
+ * a failure is MPT_INTERNAL. */
 mpt_status mpt_graph_verify(const mpt_graph *graph, const char *after);
 
 /* The text dump that --dump=STAGE shows and golden tests compare. */

@@ -199,6 +199,7 @@ static mpt_status call(mpt_nn *nn, mpt_op op, const mpt_nn_args *args, mpt_value
     const nn_word *word = find_word(op);
     int index;
     node.where = nn->where;
+    node.block = nn->block;
     if (!word)
         return MPT_OP_FAIL(graph, &node, "no op that a model can use");
     node.attrs = args->attrs;

@@ -222,6 +222,7 @@ mpt_node mpt_op_grad_node(const mpt_node *n, mpt_op op) {
     mpt_node grad = mpt_node_make(op, MPT_PASS_BACKWARD, n->layer);
     grad.attrs = n->attrs;
     grad.where = n->where;
+    grad.block = n->block;
     return grad;
 }
 

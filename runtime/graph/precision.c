@@ -35,21 +35,20 @@ static void append(node_list *list, mpt_graph *graph, const mpt_node *node) {
     mpt_precision_append(graph, list->nodes, &list->n, node);
 }
 
-/* "fprop.x + wgrad.x", made once for each set of slots. */
-static const char *slot_text(mpt_rewrite *r, uint32_t slots) {
-    if (r->slot_texts[slots])
-        return r->slot_texts[slots];
+const char *mpt_precision_slots_text(mpt_arena *arena, const char **texts, uint32_t slots) {
+    if (texts[slots])
+        return texts[slots];
     const char *text = NULL;
     for (int s = 0; s < MPT_SLOT_COUNT; s++) {
         const char *name = mpt_slot_name((mpt_slot)s);
         if (!(slots >> s & 1))
             continue;
-        text = text ? mpt_arena_printf(&r->graph->arena, "%s + %s", text, name)
-                    : mpt_arena_strdup(&r->graph->arena, name);
+        text = text ? mpt_arena_printf(arena, "%s + %s", text, name)
+                    : mpt_arena_strdup(arena, name);
         if (!text)
             return NULL;
     }
-    r->slot_texts[slots] = text;
+    texts[slots] = text;
     return text;
 }
 
@@ -115,7 +114,7 @@ static mpt_status describe_outputs(mpt_graph *graph, const mpt_node *node) {
 static mpt_status emit_copy(mpt_rewrite *r, node_list *list, mpt_copy *copy, mpt_pass pass) {
     mpt_graph *graph = r->graph;
     mpt_node node = copy_node(graph, copy, pass);
-    node.slot = slot_text(r, copy->slots);
+    node.slot = mpt_precision_slots_text(&graph->arena, r->slot_texts, copy->slots);
     if (!node.slot)
         return MPT_OUT_OF_MEMORY;
     MPT_TRY(add_operands(graph, copy, &node));

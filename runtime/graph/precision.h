@@ -21,6 +21,7 @@ typedef struct mpt_copy_side {
 } mpt_copy_side;
 
 enum { MPT_SIDE_ROW, MPT_SIDE_COLUMN };
+enum { MPT_SLOT_SETS = 1 << MPT_SLOT_COUNT };
 
 /* One cast or quantize node to come. Several GEMMs may read it. */
 typedef struct mpt_copy {
@@ -51,9 +52,9 @@ typedef struct mpt_rewrite {
     mpt_dtype *narrow;
     int n_copies, cap_copies;
     mpt_copy *copies;
-    int32_t *first_copy;        /* one a value of the old graph: head of its list, or -1 */
-    mpt_read (*reads)[2];       /* one pair a node of the old graph */
-    const char *slot_texts[64]; /* by mask of slots; NULL until one is asked for */
+    int32_t *first_copy;  /* one a value of the old graph: head of its list, or -1 */
+    mpt_read (*reads)[2]; /* one pair a node of the old graph */
+    const char *slot_texts[MPT_SLOT_SETS]; /* by set of slots; NULL until one is asked for */
 } mpt_rewrite;
 
 /* Whether every number of `narrow` is one of `wide`. */
@@ -81,6 +82,10 @@ mpt_status mpt_precision_cast_ops(mpt_rewrite *rewrite);
 
 /* The slot that operand 0 or 1 of a GEMM fills. */
 mpt_slot mpt_precision_slot(mpt_op op, int operand);
+
+/* "fprop.x + wgrad.x" for a set of slots, one bit each; made once, then kept in texts[slots].
+ * NULL when out of memory, error set. */
+const char *mpt_precision_slots_text(mpt_arena *arena, const char **texts, uint32_t slots);
 
 /* The inputs of a side with delayed scaling: its scale and its history, made here. Makes the
  * side an operand of the graph, whether its scaling is delayed or not; gives its number. */

@@ -74,6 +74,7 @@ static mpt_status cast_to(op_casts *c, mpt_value_id *io, mpt_dtype format, const
     node.in[0] = *io;
     node.slot = slot;
     node.where = asking->where;
+    node.block = asking->block;
     node.attrs.batch = c->r->graph->batch;
     node.attrs.sequence = c->r->graph->sequence;
     (void)mpt_quantizer_by_name(mpt_dtype_name(format), &node.attrs.row);
@@ -124,10 +125,11 @@ static mpt_status read_input(op_casts *c, const mpt_node *node, int i, mpt_value
     const mpt_graph *graph = r->graph;
     mpt_dtype narrow = r->narrow[*io], reads = read_format(r, node);
     mpt_dtype kept = r->options->activation;
-    mpt_node asking = {.layer = node->layer, .where = place_of(r, node)};
+    mpt_node asking = {.layer = node->layer, .block = node->block, .where = place_of(r, node)};
     if (narrow != MPT_DTYPE_FP32) {
         const mpt_node *producer = &graph->nodes[graph->values[*io].producer];
-        mpt_node norm = {.layer = producer->layer, .where = place_of(r, producer)};
+        mpt_node norm = {
+            .layer = producer->layer, .block = producer->block, .where = place_of(r, producer)};
         MPT_TRY(cast_to(c, io, narrow, "output", &norm));
     }
     if (is_statistic(node->op, i))

@@ -123,7 +123,8 @@ static void print_node(const mpt_graph *graph, int index, mpt_str *out) {
         mpt_str_printf(out, "%s", n_written++ ? ", " : "");
         print_value(graph, node->out[i], out);
     }
-    mpt_str_printf(out, " = %s", mpt_op_get(node->op)->name);
+    mpt_str_printf(out, " = %s%s", node->recomputed ? "again " : "",
+                   mpt_op_get(node->op)->name);
     for (int i = 0; i < node->n_in; i++) {
         if (node->in[i] >= 0)
             mpt_str_printf(out, " %%%d", node->in[i]);
@@ -144,9 +145,12 @@ static void print_node(const mpt_graph *graph, int index, mpt_str *out) {
 void mpt_graph_print(const mpt_graph *graph, mpt_str *out) {
     mpt_str_printf(out,
                    "graph: batch %lld, sequence %lld, vocabulary %lld; %d blocks, %d layers, "
-                   "%d parameters, %d nodes\n",
+                   "%d parameters, %d nodes",
                    (long long)graph->batch, (long long)graph->sequence, (long long)graph->vocab,
                    graph->n_blocks, graph->n_layers, graph->n_params, graph->n_nodes);
+    if (graph->pruned)
+        mpt_str_printf(out, ", %d pruned", graph->n_pruned);
+    mpt_str_printf(out, "\n");
     for (int i = 0; i < graph->n_params; i++)
         print_param(graph, &graph->params[i], out);
     print_inputs(graph, out);

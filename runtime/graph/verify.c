@@ -2,8 +2,9 @@
  * user's.
  *
  * Links (each value knows its first writer, each writer its value), order (written before it is
- * read, by pass and position), shapes (each op's inference, run again as a check), and nothing
- * dangling (each activation is read, each parameter used). */
+ * read, by pass and position), shapes (each op's inference, run again as a check), operands
+ * (each is recorded and counted by one node, also where others make the same copy again), and
+ * nothing dangling (each parameter is used and, once prune.c has run, each activation read). */
 #include "graph/op.h"
 
 #include <stdio.h>
@@ -12,8 +13,9 @@
 typedef struct verifier {
     const mpt_graph *graph;
     const char *after;
-    bool *read;   /* one a value */
-    bool *zeroed; /* one a value: gradients that PREPARE sets to zero */
+    bool *read;     /* one a value */
+    bool *zeroed;   /* one a value: gradients that PREPARE sets to zero */
+    bool *recorded; /* one an operand */
 } verifier;
 
 #define FAULT(v, node, ...) fault((v), (node), __FILE__, __LINE__, __VA_ARGS__)
@@ -68,6 +70,42 @@ static mpt_status check_write(const verifier *v, int index, mpt_value_id id) {
     return MPT_OK;
 }
 
+/* One copy of a quantize node: the first that makes an operand records it, and no other. */
+static mpt_status check_operand(const verifier *v, int index, bool column) {
+    const mpt_attrs *a = &v->graph->nodes[index].attrs;
+    int32_t operand = column ? a->col_index : a->row_index;
+    bool again = column ? a->col_again : a->row_again;
+    if (!(column ? a->has_col : a->has_row))
+        return MPT_OK;
+    if (operand < 0 || operand >= v->graph->n_operands)
+        return FAULT(v, index, "operand %d of %d", operand, v->graph->n_operands);
+    if (v->recorded[operand] != again)
+        return FAULT(v, index, "the operand %s is %s", v->graph->operands[operand].name,
+                     again ? "made again before it is recorded" : "recorded twice");
+    v->recorded[operand] = true;
+    return MPT_OK;
+}
+
+/* Operands are stage 5's: a graph that was not rewritten has none. */
+static mpt_status check_operands(const verifier *v, int index) {
+    if (v->graph->nodes[index].op != MPT_OP_quantize || v->graph->n_operands == 0)
+        return MPT_OK;
+    MPT_TRY(check_operand(v, index, false));
+    return check_operand(v, index, true);
+}
+
+/* What runs a second time may change nothing that outlives it. */
+static mpt_status check_recomputed(const verifier *v, int index) {
+    const mpt_node *node = &v->graph->nodes[index];
+    if (node->recomputed && node->pass != MPT_PASS_BACKWARD)
+        return FAULT(v, index, "is recomputed in pass %s", mpt_pass_name(node->pass));
+    for (int k = 0; node->recomputed && k < node->n_out; k++)
+        if (node->out[k] >= 0 && v->graph->values[node->out[k]].kind != MPT_VALUE_ACTIVATION)
+            return FAULT(v, index, "is recomputed and writes %s",
+                         v->graph->values[node->out[k]].name);
+    return MPT_OK;
+}
+
 /* Runs inference again, on a copy that may make nothing. */
 static mpt_status check_shapes(const verifier *v, int index) {
     mpt_graph copy = *v->graph;
@@ -94,6 +132,8 @@ static mpt_status check_node(const verifier *v, int index) {
             MPT_TRY(check_write(v, index, node->out[i]));
     if (node->op == MPT_OP_zero && node->pass == MPT_PASS_PREPARE)
         v->zeroed[node->out[0]] = true;
+    MPT_TRY(check_operands(v, index));
+    MPT_TRY(check_recomputed(v, index));
     return check_shapes(v, index);
 }
 
@@ -129,14 +169,15 @@ static mpt_status check_params(const verifier *v) {
 
 mpt_status mpt_graph_verify(const mpt_graph *graph, const char *after) {
     size_t n = (size_t)graph->n_values + 1;
-    bool *flags = mpt_alloc(graph->ctx, 2 * n);
+    size_t bytes = 2 * n + (size_t)graph->n_operands;
+    bool *flags = mpt_alloc(graph->ctx, bytes);
     if (!flags)
-        return mpt_fail_memory(graph->ctx, 2 * n);
-    verifier v = {graph, after, flags, flags + n};
+        return mpt_fail_memory(graph->ctx, bytes);
+    verifier v = {graph, after, flags, flags + n, flags + 2 * n};
     mpt_status status = MPT_OK;
     for (int i = 0; status == MPT_OK && i < graph->n_nodes; i++)
         status = check_node(&v, i);
-    for (int i = 0; status == MPT_OK && i < graph->n_nodes; i++)
+    for (int i = 0; status == MPT_OK && graph->pruned && i < graph->n_nodes; i++)
         status = check_used(&v, i);
     if (status == MPT_OK)
         status = check_params(&v);

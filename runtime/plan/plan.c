@@ -208,7 +208,22 @@ static mpt_status collect_phases(const mpt_program *program, mpt_arena *arena, m
 
 /* ---- sums ---- */
 
-static void sum_memory(const mpt_program *program, mpt_plan *out) {
+/* The activations of a phase if `every` blocks at a time were recomputed: as compiled, or else
+ * compiled again, which takes no longer than the first time. */
+static mpt_status measure_activations(const mpt_program *program, int phase, int every,
+                                      size_t *out) {
+    mpt_phase_program *other;
+    *out = program->phases[phase]->bytes[MPT_MEMORY_ACTIVATIONS];
+    if (every == program->train.recompute.every || program->phases[phase]->graph->n_blocks == 0)
+        return MPT_OK;
+    MPT_TRY(mpt_pipeline_recompile(program, phase, every, &other));
+    *out = other->bytes[MPT_MEMORY_ACTIVATIONS];
+    mpt_phase_program_destroy(other);
+    return MPT_OK;
+}
+
+static mpt_status sum_memory(const mpt_program *program, mpt_plan *out) {
+    int largest = 0;
     for (int p = 0; p < program->n_phases; p++) {
         const mpt_phase_program *phase = program->phases[p];
         size_t total = 0;
@@ -219,10 +234,16 @@ static void sum_memory(const mpt_program *program, mpt_plan *out) {
         memcpy(out->bytes, phase->bytes, sizeof out->bytes);
         out->bytes_total = total;
         out->largest = phase->phase;
+        largest = p;
     }
+    out->recompute = program->train.recompute.every > 0 ? program->train.recompute.every : 1;
+    MPT_TRY(measure_activations(program, largest, 0, &out->activations_kept));
+    return measure_activations(program, largest, out->recompute, &out->activations_recomputed);
 }
 
 static double *flops_of(mpt_plan_flops *flops, const mpt_node *node) {
+    if (node->recomputed)
+        return &flops->recompute;
     switch (node->op) {
     case MPT_OP_linear:
         return &flops->fprop;
@@ -261,7 +282,7 @@ mpt_status mpt_plan_collect(const mpt_program *program, mpt_arena *arena, mpt_pl
         out->n_parameters += mpt_value_elements(&graph->values[graph->params[i].value]);
     for (int i = 0; i < graph->n_layers; i++)
         out->n_linear += is_linear(&graph->layers[i]);
-    sum_memory(program, out);
+    MPT_TRY(sum_memory(program, out));
     sum_flops(program, out);
     return MPT_OK;
 }

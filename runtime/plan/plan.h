@@ -42,6 +42,7 @@ typedef struct mpt_plan_phase {
 /* Floating-point operations, of one token. */
 typedef struct mpt_plan_flops {
     double fprop, dgrad, wgrad, attention, other;
+    double recompute; /* of all nodes that do again what a forward node has done */
 } mpt_plan_flops;
 
 typedef struct mpt_plan {
@@ -51,7 +52,9 @@ typedef struct mpt_plan {
     int n_linear;
     size_t bytes[MPT_MEMORY_CLASS_COUNT]; /* of the phase that needs most */
     size_t bytes_total;
-    const char *largest; /* the name of that phase */
+    const char *largest;                             /* the name of that phase */
+    int recompute;                                   /* blocks at a time: as compiled, else 1 */
+    size_t activations_kept, activations_recomputed; /* of that phase, without and with it */
     mpt_plan_flops flops;
     int n_phases;
     int first; /* the first phase that has a step */

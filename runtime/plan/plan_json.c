@@ -43,9 +43,18 @@ static json_t *bytes(const mpt_plan *plan) {
 }
 
 static json_t *flops(const mpt_plan_flops *f) {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "fprop", integer(f->fprop), "dgrad",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "fprop", integer(f->fprop), "dgrad",
                      integer(f->dgrad), "wgrad", integer(f->wgrad), "attention",
-                     integer(f->attention), "other", integer(f->other));
+                     integer(f->attention), "recompute", integer(f->recompute), "other",
+                     integer(f->other));
+}
+
+/* The activations of the phase that needs most, both ways. */
+static json_t *recompute(const mpt_plan *plan) {
+    return json_pack("{s:I, s:o, s:o}", "every",
+                     (json_int_t)plan->program->train.recompute.every, "activations_kept",
+                     integer((double)plan->activations_kept), "activations_recomputed",
+                     integer((double)plan->activations_recomputed));
 }
 
 /* Appends to an array; gives NULL, and frees it, where that fails. */
@@ -134,13 +143,13 @@ mpt_status mpt_plan_json(const mpt_program *program, mpt_str *out) {
         char name[256];
         mpt_plan_model(program, name, sizeof name);
         json_t *json = json_pack(
-            "{s:o, s:o, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "recipe",
+            "{s:o, s:o, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "recipe",
             mpt_json_text(program->recipe->name), "model", mpt_json_text(name), "parameters",
             (json_int_t)plan.n_parameters, "blocks", plan.graph->n_blocks, "linear_layers",
             plan.n_linear, "coverage", coverage(&plan.phases[plan.first], false),
             "coverage_parameters", coverage(&plan.phases[plan.first], true), "bytes",
-            bytes(&plan), "flops_per_token", flops(&plan.flops), "phases", phases(&plan),
-            "layers", layers(&plan), "warnings", warnings(program));
+            bytes(&plan), "recompute", recompute(&plan), "flops_per_token", flops(&plan.flops),
+            "phases", phases(&plan), "layers", layers(&plan), "warnings", warnings(program));
         status = mpt_json_print(program->ctx, json, out);
     }
     mpt_arena_deinit(&arena);

@@ -132,12 +132,33 @@ static void print_memory(const mpt_plan *plan, mpt_str *out) {
     mpt_text_table(out, &table);
 }
 
+/* What recomputation costs in work stands among the FLOPs. */
+static void print_recompute(const mpt_plan *plan, mpt_str *out) {
+    bool large = plan->bytes_total >= 1000000000;
+    double unit = large ? 1e9 : 1e6;
+    double kept = (double)plan->activations_kept / unit;
+    double again = (double)plan->activations_recomputed / unit;
+    mpt_words text = {.len = 0};
+    if (plan->graph->n_blocks == 0)
+        return;
+    if (plan->program->train.recompute.every == 0) {
+        mpt_words_add(&text, "none; with \"block\", activations would take %.2f", again);
+    } else {
+        mpt_words_things(&text, plan->recompute, "block");
+        mpt_words_add(&text, " at a time; kept, activations would take %.2f", kept);
+    }
+    mpt_words_add(&text, " %s", large ? "GB" : "MB");
+    mpt_str_append(out, "\n", 1);
+    mpt_text_line(out, "recompute", text.data);
+}
+
 static void print_flops(const mpt_plan *plan, mpt_str *out) {
     const mpt_plan_flops *f = &plan->flops;
-    double parts[] = {f->fprop, f->dgrad, f->wgrad, f->attention, f->other, 0};
+    double parts[] = {f->fprop, f->dgrad, f->wgrad, f->attention, f->recompute, f->other, 0};
     mpt_table table;
     mpt_str_printf(out, "\nFLOPs a token\n");
-    mpt_table_init(&table, out->ctx, ">fprop|>dgrad|>wgrad|>attention|>other|>total");
+    mpt_table_init(&table, out->ctx,
+                   ">fprop|>dgrad|>wgrad|>attention|>recompute|>other|>total");
     for (size_t i = 0; i < MPT_COUNT(parts); i++) {
         mpt_words number = {.len = 0};
         mpt_words_about(&number, parts[i]);
@@ -220,6 +241,7 @@ void mpt_plan_print(const mpt_program *program, mpt_str *out) {
         mpt_plan_print_formats(&plan, out);
         print_phases(&plan, out);
         print_memory(&plan, out);
+        print_recompute(&plan, out);
         print_flops(&plan, out);
         print_defaults(&plan, out);
         print_warnings(program, out);

@@ -186,6 +186,7 @@ const mpt_reference_word mpt_reference_examples[] = {
      ""},
     {"train",
      "train = { steps = 300, batch = 16, sequence = 128, lr = constant { peak = 1e-3 } }", ""},
+    {"recompute", "recompute = { every = 2 }", ""},
     {"eval", "eval = { every = 100, batches = 8 }", ""},
     {"adamw", "optimizer = adamw { betas = {0.9, 0.95}, eps = 1e-8, weight_decay = 0.1 }", ""},
     {"sgd", "optimizer = sgd { momentum = 0.9 }", ""},

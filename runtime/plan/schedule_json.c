@@ -1,8 +1,8 @@
 /* The schedule as JSON: what `mptrun plan --schedule --json` prints.
  *
  *   {"phases": [{"name", "schedule_hash", "steps": [
- *     {"step", "pass", "layer", "op", "slot", "kernel", "in": [V], "out": [V], "where",
- *      for attention: "softmax", the format of its probabilities,
+ *     {"step", "pass", "layer", "op", "recomputed", "slot", "kernel", "in": [V], "out": [V],
+ *      "where", for attention: "softmax", the format of its probabilities,
  *      and for quantize: "row": Q, "column": Q, "row_signs", "column_signs", for a product:
  *      "accumulate", "promote", and for what ranks send: "reduce"}]}]}
  *
@@ -63,10 +63,11 @@ static json_t *step_json(const mpt_phase_program *program, int index) {
     const mpt_node *node = &graph->nodes[step->node];
     const char *layer = node->layer >= 0 ? graph->layers[node->layer].path : NULL;
     json_t *json =
-        json_pack("{s:i, s:s, s:o, s:s, s:o, s:s, s:o, s:o, s:o}", "step", index, "pass",
+        json_pack("{s:i, s:s, s:o, s:s, s:b, s:o, s:s, s:o, s:o, s:o}", "step", index, "pass",
                   mpt_pass_name(node->pass), "layer", text_or_null(layer), "op",
-                  mpt_op_get(node->op)->name, "slot", text_or_null(node->slot), "kernel",
-                  step->kernel->name, "in", values_json(graph, node->in, node->n_in), "out",
+                  mpt_op_get(node->op)->name, "recomputed", node->recomputed, "slot",
+                  text_or_null(node->slot), "kernel", step->kernel->name, "in",
+                  values_json(graph, node->in, node->n_in), "out",
                   values_json(graph, node->out, node->n_out), "where",
                   mpt_json_where(mpt_schedule_where(program, node)));
     const mpt_attrs *a = &node->attrs;

@@ -129,6 +129,11 @@ static void check_no_effect(checker *c) {
     if (mpt_record_has(&mpt_record_train, &r->train, eval) && r->train.eval_every == 0)
         warn(c, WARNING_NO_EFFECT, r->where,
              "train.eval.batches counts for evaluations in between, but eval.every is 0");
+    bool recomputes = r->train.recompute.every > 0 ||
+                      (r->proxy.present && r->train_proxy.recompute.every > 0);
+    if (recomputes && c->model.n_blocks == 0)
+        warn(c, WARNING_NO_EFFECT, r->where,
+             "train.recompute: the model has no blocks to recompute");
     if (r->train_proxy.set && !r->proxy.present)
         warn(c, WARNING_NO_EFFECT, r->where,
              "train.proxy is for a proxy, but the recipe has none");

@@ -82,10 +82,22 @@ static const char *choice_name(const mpt_field *field, int64_t value) {
 static void print_record(const mpt_record *record, const void *object, const char *path,
                          mpt_str *out);
 
+/* A record inside another: the word of it, and the fields that the word has. */
+static void print_inner(const mpt_field *field, const void *member, const char *path,
+                        mpt_str *out) {
+    char inner_path[128];
+    const char *word = field->choices ? mpt_field_word(field, member) : NULL;
+    const mpt_record *inner = mpt_field_record(field, member);
+    mpt_str_printf(out, "%s\n", word ? word : inner->name);
+    if (word)
+        return;
+    snprintf(inner_path, sizeof inner_path, "%s.%s", path, field->name);
+    print_record(inner, member, inner_path, out);
+}
+
 /* One row and its value. `member` is aligned for the row's type: it is a member of a struct. */
 static void print_field(const mpt_field *field, const void *member, const char *path,
                         mpt_str *out) {
-    const mpt_record *inner = NULL;
     int64_t integer = 0;
     int32_t narrow = 0;
     double numbers[2] = {0, 0};
@@ -120,13 +132,15 @@ static void print_field(const mpt_field *field, const void *member, const char *
                        *(const char *const *)member ? *(const char *const *)member : "");
         return;
     default:
-        break;
+        print_inner(field, member, path, out);
+        return;
     }
-    char inner_path[128];
-    inner = mpt_field_record(field, member);
-    mpt_str_printf(out, "%s\n", inner->name);
-    snprintf(inner_path, sizeof inner_path, "%s.%s", path, field->name);
-    print_record(inner, member, inner_path, out);
+}
+
+/* Rows that came later than hashes did are printed where they say something. */
+static bool is_left_out(const mpt_field *field, const void *member) {
+    return field->record == &mpt_record_recompute &&
+           ((const mpt_recompute *)member)->every == 0;
 }
 
 /* All rows of a record that have a member of their own; eval, a view, decides no numbers. */
@@ -134,8 +148,11 @@ static void print_record(const mpt_record *record, const void *object, const cha
                          mpt_str *out) {
     for (int i = 0; i < record->n_fields; i++) {
         const mpt_field *field = &record->fields[i];
-        if (field->offset != SIZE_MAX && field->bytes)
-            print_field(field, (const char *)object + field->offset, path, out);
+        if (field->offset == SIZE_MAX || !field->bytes)
+            continue;
+        const void *member = (const char *)object + field->offset;
+        if (!is_left_out(field, member))
+            print_field(field, member, path, out);
     }
 }
 

@@ -109,6 +109,12 @@ typedef struct mpt_optimizer {
 
 typedef enum mpt_decay { MPT_DECAY_MATRICES, MPT_DECAY_ALL } mpt_decay;
 
+/* Which activations the backward pass makes again instead of keeping them. */
+typedef struct mpt_recompute {
+    int32_t every; /* blocks at a time; 0: none, all are kept; 1 is called "block" */
+    uint64_t set;  /* bit i: field i of its record was said */
+} mpt_recompute;
+
 typedef struct mpt_train {
     uint64_t set;        /* one bit a schema row: what the recipe said, for proxy overrides */
     int64_t steps;       /* 0: given by tokens */
@@ -120,6 +126,7 @@ typedef struct mpt_train {
     mpt_decay decay;
     mpt_lr lr;
     double clip; /* 0: none */
+    mpt_recompute recompute;
     uint64_t seed;
     int64_t eval_every; /* 0: only at the end */
     int64_t eval_batches;

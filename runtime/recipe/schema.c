@@ -14,10 +14,11 @@ static const mpt_record *const records[] = {
     &mpt_record_fprop,         &mpt_record_dgrad,     &mpt_record_wgrad,
     &mpt_record_quantizer,     &mpt_record_delayed,   &mpt_record_fixed_scale,
     &mpt_record_four_over_six, &mpt_record_hadamard,  &mpt_record_phase,
-    &mpt_record_train,         &mpt_record_proxy,     &mpt_record_eval,
-    &mpt_record_adamw,         &mpt_record_sgd,       &mpt_record_constant,
-    &mpt_record_linear,        &mpt_record_cosine,    &mpt_record_wsd,
-    &mpt_record_synthetic,     &mpt_record_text,      &mpt_record_ops,
+    &mpt_record_train,         &mpt_record_proxy,     &mpt_record_recompute,
+    &mpt_record_eval,          &mpt_record_adamw,     &mpt_record_sgd,
+    &mpt_record_constant,      &mpt_record_linear,    &mpt_record_cosine,
+    &mpt_record_wsd,           &mpt_record_synthetic, &mpt_record_text,
+    &mpt_record_ops,
 };
 
 const mpt_record *mpt_record_find(const char *name) {
@@ -181,7 +182,7 @@ static mpt_problem store_choice(const mpt_field *field, void *member,
 static mpt_problem store_record(const mpt_field *field, void *member,
                                 const mpt_setting *value) {
     bool text = value->kind == MPT_SETTING_STRING;
-    if (field->record && field->record->n_fields == 1)
+    if (field->record && field->record->n_fields == 1 && !field->choices)
         return mpt_field_store(field->record->fields, member, value);
     if (!text || (!field->variants && !field->choices))
         return MPT_PROBLEM_WRONG_TYPE;

@@ -20,7 +20,7 @@ typedef enum mpt_field_type {
     MPT_FIELD_PAIR,   /* double[2] */
     MPT_FIELD_RECORD, /* an embedded struct with its own record; set by mpt_record_put, or by
                          mpt_record_set with a name out of `choices` or `variants`, or with the
-                         value of its field where it has only one (static) */
+                         value of its field where it has only one (static) and no choices */
     MPT_FIELD_SPECIAL /* handled by its owner in code (rules, model, use ...): documented here,
                          settable there */
 } mpt_field_type;
@@ -64,6 +64,7 @@ typedef struct mpt_record {
 /* The records, by name, and the struct each is a view of:
  *   "recipe" "precision" "state" "ops"         mpt_recipe
  *   "train" "proxy" "eval"                     mpt_train
+ *   "recompute"                                mpt_recompute
  *   "adamw" "sgd"                              mpt_optimizer
  *   "constant" "linear" "cosine" "wsd"         mpt_lr
  *   "synthetic" "text"                         mpt_data_spec

@@ -59,6 +59,47 @@ static void range_text(const mpt_field *field, char *text) {
     append(text, piece);
 }
 
+/* Words, or a plain table of fields in their place: "none", "block" or { every = 1 }. */
+static void words_or_table(const mpt_field *field, const char *const *names, int n,
+                           char *text) {
+    for (int i = 0; i < n; i++) {
+        append(text, i ? ", \"" : "\"");
+        append(text, names[i]);
+        append(text, "\"");
+    }
+    append(text, " or { ");
+    append(text, field->record->fields->name);
+    append(text, " = ");
+    append(text, field->record->fields->by_default);
+    append(text, " }");
+}
+
+/* A record: by its only field, by one of its words, or as a whole. */
+static void accepted_record(const mpt_field *field, char *text) {
+    const mpt_record *record = field->record;
+    const char *names[MAX_NAMES];
+    char list[TEXT_MAX];
+    int n = field_names(field, names);
+    list_names(list, names, n);
+    if (record && n && record->set_offset != SIZE_MAX) {
+        words_or_table(field, names, n, text);
+    } else if (record && record->n_fields == 1) {
+        mpt_schema_accepted(record->fields, text);
+    } else if (record && n) {
+        append(text, record->name);
+        append(text, " { ");
+        append(text, record->fields->name);
+        append(text, " = ");
+        append(text, record->fields->by_default);
+        append(text, " } or \"");
+        append(text, list);
+        append(text, "\"");
+    } else {
+        append(text, record ? "a table of " : "one of ");
+        append(text, record ? record->name : list);
+    }
+}
+
 /* What a field accepts, as the end of "give ...". */
 void mpt_schema_accepted(const mpt_field *field, char text[MPT_ACCEPTED_TEXT]) {
     const char *names[MAX_NAMES];
@@ -90,23 +131,7 @@ void mpt_schema_accepted(const mpt_field *field, char text[MPT_ACCEPTED_TEXT]) {
         append(text, "a text");
         return;
     case MPT_FIELD_RECORD:
-        if (field->record && field->record->n_fields == 1) {
-            mpt_schema_accepted(field->record->fields, text);
-            return;
-        }
-        if (field->record && n) {
-            append(text, field->record->name);
-            append(text, " { ");
-            append(text, field->record->fields->name);
-            append(text, " = ");
-            append(text, field->record->fields->by_default);
-            append(text, " } or \"");
-            append(text, list);
-            append(text, "\"");
-            return;
-        }
-        append(text, field->record ? "a table of " : "one of ");
-        append(text, field->record ? field->record->name : list);
+        accepted_record(field, text);
         return;
     default:
         append(text, field->takes ? field->takes : list);

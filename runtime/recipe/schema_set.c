@@ -132,7 +132,8 @@ static bool parse_numbers(const char *text, mpt_setting *out) {
 void mpt_setting_parse(const mpt_field *field, const char *text, mpt_setting *out) {
     mpt_field_type type = field->type;
     char *end;
-    if (type == MPT_FIELD_RECORD && field->record && field->record->n_fields == 1)
+    if (type == MPT_FIELD_RECORD && field->record && field->record->n_fields == 1 &&
+        !field->choices)
         type = field->record->fields[0].type;
     *out = (mpt_setting){.kind = MPT_SETTING_STRING, .string = text};
     bool numeric = type == MPT_FIELD_INT || type == MPT_FIELD_NUMBER || type == MPT_FIELD_SPAN;

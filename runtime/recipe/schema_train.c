@@ -129,6 +129,25 @@ static const mpt_choice decays[] = {
     {"all", MPT_DECAY_ALL, "every parameter"},
     {NULL, 0, NULL}};
 
+/* A word, or a table of its one field: 0, 1 and n blocks at a time. */
+static const mpt_choice recomputes[] = {
+    {"none", 0, "none, so all are kept"},
+    {"block", 1, "those made inside a block, from what goes into it"},
+    {NULL, 0, NULL}};
+static const mpt_field recompute_fields[] = {
+    {"every", MPT_FIELD_INT, MEMBER(mpt_recompute, every), 1, 65536, .by_default = "1",
+     .doc = "Blocks at a time; what goes into the first of them is kept.",
+     .source = "arXiv 1604.06174"},
+};
+const mpt_record mpt_record_recompute = {
+    "recompute",
+    "Activations of several blocks at a time are made again in the backward pass.",
+    recompute_fields,
+    MPT_COUNT(recompute_fields),
+    offsetof(mpt_recompute, set),
+    sizeof(mpt_recompute),
+    -1};
+
 /* `proxy` is last, because the record of that name has all the others. */
 static const mpt_field train_fields[] = {
     {"steps", MPT_FIELD_INT, MEMBER(mpt_train, steps), 1, COUNT_MAX,
@@ -151,6 +170,11 @@ static const mpt_field train_fields[] = {
     {"clip", MPT_FIELD_NUMBER, MEMBER(mpt_train, clip), 0, 1e6, .by_default = "1",
      .doc = "Largest norm of all gradients together; 0 does not clip.",
      .source = "Megatron-LM"},
+    {"recompute", MPT_FIELD_RECORD, MEMBER(mpt_train, recompute), .choices = recomputes,
+     .record = &mpt_record_recompute, .by_default = "none",
+     .doc = "Activations that the backward pass makes again, bit for bit, instead of keeping "
+            "them.",
+     .source = "arXiv 1604.06174"},
     {"seed", MPT_FIELD_INT, MEMBER(mpt_train, seed), 0, COUNT_MAX, .by_default = "1234",
      .doc = "Of initial weights, order of data and stochastic rounding.",
      .source = "Megatron-LM"},

@@ -199,7 +199,8 @@ void mpt_schedule_print(const mpt_phase_program *program, mpt_str *out) {
         mpt_table_cell(&table, "%d", s);
         mpt_table_cell(&table, "%s", mpt_pass_name(node->pass));
         mpt_table_cell(&table, "%s", layer_name(graph, node));
-        mpt_table_cell(&table, "%s%s%s", mpt_op_get(node->op)->name, node->slot ? " " : "",
+        mpt_table_cell(&table, "%s%s%s%s", node->recomputed ? "again " : "",
+                       mpt_op_get(node->op)->name, node->slot ? " " : "",
                        node->slot ? node->slot : "");
         mpt_table_cell(&table, "%s", formats.data);
         mpt_table_cell(&table, "%s", shapes.data);

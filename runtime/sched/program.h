@@ -91,6 +91,11 @@ typedef struct mpt_lifetime {
 } mpt_lifetime;
 mpt_status mpt_memplan(mpt_ctx *ctx, mpt_lifetime *lives, int n, size_t *out_bytes);
 
+/* Checks a program that stage 8 has finished, with work and memory of its own: every step reads
+ * what an earlier one made, and no two values that live at one step share a byte. A failure is
+ * MPT_INTERNAL. For tests: compiling does not call it. */
+mpt_status mpt_schedule_verify(const mpt_phase_program *program);
+
 /* schedule_hash: formats, shapes, scaling, rounding, rotation, order of the optimizer; not
  * kernels, device, threads, learning rate or data. */
 void mpt_schedule_hash(const mpt_graph *graph, char out[17]);

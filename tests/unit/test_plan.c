@@ -121,7 +121,8 @@ static void test_json_when_12b_then_counts_are_those_of_the_paper(void **state) 
     setup(&f, "nvfp4_12b", MPT_MODEL_FULL);
     json_t *plan = plan_of(&f), *coverage = json_object_get(plan, "coverage");
     KEYS(plan, "recipe", "model", "parameters", "blocks", "linear_layers", "coverage",
-         "coverage_parameters", "bytes", "flops_per_token", "phases", "layers", "warnings");
+         "coverage_parameters", "bytes", "recompute", "flops_per_token", "phases", "layers",
+         "warnings");
     assert_string_equal(json_string_value(json_object_get(plan, "model")), "nemotron_h 12b");
     assert_true(integer_at(plan, "parameters") == 12310001152);
     assert_int_equal(integer_at(plan, "blocks"), 62);
@@ -252,7 +253,7 @@ static void test_json_when_flops_then_gemms_do_two_a_weight(void **state) {
     fixture f;
     setup(&f, "nvfp4_12b", MPT_MODEL_FULL);
     json_t *plan = plan_of(&f), *flops = json_object_get(plan, "flops_per_token");
-    KEYS(flops, "fprop", "dgrad", "wgrad", "attention", "other");
+    KEYS(flops, "fprop", "dgrad", "wgrad", "attention", "recompute", "other");
     json_t *weights = json_object_get(plan, "coverage_parameters");
     json_int_t head = 131072LL * 5120;
     json_int_t expected =
