@@ -47,6 +47,8 @@ static void range_text(const mpt_field *field, char *text) {
         snprintf(piece, sizeof piece, " %.17g", field->min);
     else if (field->min == ABOVE_ZERO)
         snprintf(piece, sizeof piece, " above 0");
+    else if (field->min == ABOVE_ONE)
+        snprintf(piece, sizeof piece, " above 1");
     else
         snprintf(piece, sizeof piece, " of %.17g or more", field->min);
     append(text, piece);
@@ -90,8 +92,13 @@ void mpt_schema_accepted(const mpt_field *field, char text[MPT_ACCEPTED_TEXT]) {
         append(text, "a text");
         return;
     case MPT_FIELD_RECORD:
-        if (field->record && field->record->n_fields == 1) {
-            mpt_schema_accepted(field->record->fields, text);
+        if (mpt_field_plain(field)) {
+            mpt_schema_accepted(mpt_field_plain(field)->fields, text);
+            for (int i = 1; field->variants && i < n; i++) {
+                append(text, i + 1 < n ? ", " : ", or ");
+                append(text, names[i]);
+                append(text, " { ... }");
+            }
             return;
         }
         if (field->record && n) {
