@@ -72,10 +72,9 @@ static void test_lua_when_a_field_is_wrong_then_refused_at_its_line(void **s) {
                           "r.lua:5: phases[1].by: no by 'aplied'; did you mean 'applied'?");
     mpt_lua_refuse_fields("phases = { phase { 'a', warm_histories = 1 } }",
                           "r.lua:5: phases[1].warm_histories: cannot be 1; give true or false");
-    mpt_lua_refuse_fields(
-        "phases = { phase { 'a', use = 'bf16' } }",
-        "r.lua:5: phases[1].use: cannot be a text; give a format (bf16, nvfp4 "
-        "{ ... }) or gemm { ... }");
+    mpt_lua_refuse_fields("phases = { phase { 'a', use = 'bf16' } }",
+                          "r.lua:5: phases[1].use: cannot be a text; formats are values: write "
+                          "bf16 without quotes");
     mpt_lua_refuse_fields(
         "phases = { phase { 'a', steps = -1 } }",
         "r.lua:5: phases[1].steps: out of range: -1; give a whole number of 0 "
