@@ -7,7 +7,7 @@ local words = {
   "mxfp8", "mxfp6", "mxfp4", "nvfp4", "fp8_block", "current", "delayed", "four_over_six",
   "hadamard", "gemm", "rule", "phase", "precision", "presets", "recipe", "derive", "replace",
   "first", "last", "range", "every", "last_fraction", "only",
-  "adamw", "sgd", "constant", "linear", "cosine", "wsd", "static", "text", "synthetic",
+  "adamw", "sgd", "constant", "linear", "cosine", "wsd", "static", "dynamic", "text", "synthetic",
 }
 files["recipes"].read_globals = words
 files["lua/presets.lua"].read_globals = words

@@ -135,4 +135,10 @@ void mpt_cpu_quantize(const mpt_kernel_args *args);
 size_t mpt_ref_quantize_scratch(const mpt_graph *graph, const mpt_node *node, int n_threads);
 size_t mpt_cpu_quantize_scratch(const mpt_graph *graph, const mpt_node *node, int n_threads);
 
+/* The kernels of the op `record_amax`, and their scratch. */
+void mpt_ref_record_amax(const mpt_kernel_args *args);
+void mpt_cpu_record_amax(const mpt_kernel_args *args);
+size_t mpt_ref_record_amax_scratch(const mpt_graph *graph, const mpt_node *node, int n_threads);
+size_t mpt_cpu_record_amax_scratch(const mpt_graph *graph, const mpt_node *node, int n_threads);
+
 #endif

@@ -161,6 +161,11 @@ typedef struct mpt_quantize_backend {
     size_t (*scratch)(const mpt_quantize_job *job);
 } mpt_quantize_backend;
 
+/* The job of a record_amax node: nothing but the history is wanted. */
+mpt_quantize_job mpt_quantize_record_job(const mpt_kernel_args *args);
+size_t mpt_quantize_record_scratch(const mpt_graph *graph, const mpt_node *node,
+                                   size_t (*scratch)(const mpt_quantize_job *job));
+
 /* Runs the row and the column job of a quantize node; the scratch of both. */
 void mpt_quantize_node(const mpt_kernel_args *args, const mpt_quantize_backend *backend);
 size_t mpt_quantize_node_scratch(const mpt_graph *graph, const mpt_node *node,

@@ -106,13 +106,33 @@ void mpt_quantize_node(const mpt_kernel_args *args, const mpt_quantize_backend *
     keep_counts(args, &col);
 }
 
-size_t mpt_quantize_node_scratch(const mpt_graph *graph, const mpt_node *node,
-                                 const mpt_quantize_backend *backend) {
-    const mpt_value *value = &graph->values[node->in[0]];
-    const mpt_attrs *a = &node->attrs;
+/* A tensor without data, of a value whose shape is all that is known yet. */
+static mpt_tensor shape_of(const mpt_value *value) {
     mpt_tensor x = {.dtype = value->dtype, .rank = value->rank};
     for (int i = 0; i < value->rank; i++)
         x.dims[i] = value->dims[i];
+    return x;
+}
+
+mpt_quantize_job mpt_quantize_record_job(const mpt_kernel_args *args) {
+    mpt_quantize_job job = job_of(args->node, args->node->attrs.has_col, &args->in[1]);
+    set_keys(&job, args->node, args->env);
+    job.scratch = args->scratch;
+    job.amax_history = args->in[0].data;
+    return job;
+}
+
+size_t mpt_quantize_record_scratch(const mpt_graph *graph, const mpt_node *node,
+                                   size_t (*scratch)(const mpt_quantize_job *job)) {
+    mpt_tensor x = shape_of(&graph->values[node->in[1]]);
+    mpt_quantize_job job = job_of(node, node->attrs.has_col, &x);
+    return scratch(&job);
+}
+
+size_t mpt_quantize_node_scratch(const mpt_graph *graph, const mpt_node *node,
+                                 const mpt_quantize_backend *backend) {
+    const mpt_attrs *a = &node->attrs;
+    mpt_tensor x = shape_of(&graph->values[node->in[0]]);
     mpt_quantize_job row = job_of(node, false, &x), col = job_of(node, true, &x);
     size_t bytes = a->has_row ? scratch_of(backend, &row) : 0;
     if (!a->has_col)

@@ -10,6 +10,7 @@
 #include "exec/backend.h"
 #include "pipeline_stages.h"
 #include "plan/plan.h"
+#include "recipe/use.h"
 
 typedef struct stage {
     const char *name;
@@ -68,6 +69,8 @@ void mpt_program_destroy(mpt_program *program) {
     mpt_ctx *ctx = program->ctx;
     for (int p = 0; p < program->n_phases; p++)
         mpt_phase_program_destroy(program->phases[p]);
+    for (int p = 0; p < program->n_evals; p++)
+        mpt_phase_program_destroy(program->evals[p]);
     mpt_data_close(program->data);
     mpt_arena_deinit(&program->arena);
     mpt_free(ctx, program);
@@ -112,8 +115,8 @@ mpt_program_info mpt_program_get_info(const mpt_program *program) {
         info.parameters += mpt_value_elements(&graph->values[graph->params[i].value]);
     for (int i = 0; i < graph->n_layers; i++)
         info.n_linear_layers += graph->layers[i].kind == MPT_LAYER_LINEAR;
-    for (int p = 0; p < program->n_phases; p++) {
-        uint64_t bytes = mpt_phase_program_bytes(program->phases[p]);
+    for (int p = 0; p < program->n_phases + program->n_evals; p++) {
+        uint64_t bytes = mpt_phase_program_bytes(mpt_program_part(program, p));
         info.bytes_total = bytes > info.bytes_total ? bytes : info.bytes_total;
     }
     return info;
@@ -128,13 +131,45 @@ bool mpt_program_warning(const mpt_program *program, int index, mpt_warning_view
     return true;
 }
 
+void mpt_program_print_start(const mpt_program *program, int p, mpt_str *out) {
+    mpt_str_printf(out, "from %sstep %lld", mpt_program_by_applied(program, p) ? "about " : "",
+                   (long long)program->phase_start[p]);
+}
+
+bool mpt_program_eval_text(const mpt_program *program, mpt_str *out) {
+    const mpt_rule *rule = program->train.eval_use;
+    const char *before = "";
+    char text[MPT_QUANTIZER_TEXT];
+    if (!rule)
+        return false;
+    for (int s = MPT_SLOT_FPROP_X; s <= MPT_SLOT_FPROP_W; s++) {
+        const mpt_slot_use *use = &rule->use.slot[s];
+        if (!use->has_format && !use->set)
+            continue;
+        mpt_slot_use_text(use, text);
+        if (use->has_format)
+            mpt_quantizer_brief(&use->q, text);
+        if (rule->use.bare) {
+            mpt_str_printf(out, "%s", text);
+            return true;
+        }
+        mpt_str_printf(out, "%s%s %s", before, mpt_slot_name((mpt_slot)s), text);
+        before = ", ";
+    }
+    if (rule->use.has_output[MPT_GEMM_FPROP])
+        mpt_str_printf(out, "%soutput %s", before,
+                       mpt_dtype_name(rule->use.output[MPT_GEMM_FPROP]));
+    return true;
+}
+
 static mpt_status print_schedule(const mpt_program *program, mpt_str *text) {
     for (int p = 0; p < program->n_phases; p++) {
         const mpt_phase_program *phase = program->phases[p];
-        if (program->n_phases > 1)
-            mpt_str_printf(text, "%sphase %s from step %lld, schedule %s\n", p ? "\n" : "",
-                           phase->phase, (long long)program->phase_start[p],
-                           phase->schedule_hash);
+        if (program->n_phases > 1) {
+            mpt_str_printf(text, "%sphase %s ", p ? "\n" : "", phase->phase);
+            mpt_program_print_start(program, p, text);
+            mpt_str_printf(text, ", schedule %s\n", phase->schedule_hash);
+        }
         mpt_schedule_print(phase, text);
     }
     return MPT_OK;

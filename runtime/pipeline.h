@@ -20,11 +20,32 @@ struct mpt_program {
     mpt_data *data;  /* owned; opened while compiling, for its vocabulary */
     int n_phases;
     mpt_phase_program **phases;
-    int64_t *phase_start; /* attempted step at which each begins */
+    int64_t *phase_start; /* steps after which each begins: attempted ones ... */
+    bool *phase_applied;  /* ... or applied ones; NULL: attempted in all of them */
+    /* Forward only, one a phase, where evaluation has a precision of its own; else none. */
+    int n_evals;
+    mpt_phase_program **evals;
     int n_warnings;
     mpt_warning *warnings;
     char recipe_hash[17];
 };
+
+/* The programs that a run switches between: those of the phases, then those of evaluation. */
+static inline const mpt_phase_program *mpt_program_part(const mpt_program *program, int i) {
+    return i < program->n_phases ? program->phases[i] : program->evals[i - program->n_phases];
+}
+
+/* Whether the start of phase p is counted in applied steps. */
+static inline bool mpt_program_by_applied(const mpt_program *program, int p) {
+    return program->phase_applied && program->phase_applied[p];
+}
+
+/* "from step 164", "from about step 164": skipped steps put off a start by applied ones. */
+void mpt_program_print_start(const mpt_program *program, int p, mpt_str *out);
+
+/* What evaluation uses, as a recipe's rule: "bf16", "fprop.w = nvfp4 ..."; false: nothing of
+ * its own. */
+bool mpt_program_eval_text(const mpt_program *program, mpt_str *out);
 
 /* The value after the stage of this name, as text; MPT_INVALID names the stages there are. */
 mpt_status mpt_pipeline_dump(const mpt_program *program, const char *stage, mpt_str *out);

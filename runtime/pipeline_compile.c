@@ -10,6 +10,7 @@
 #include "graph/nn.h"
 #include "io/system.h"
 #include "pipeline_stages.h"
+#include "recipe/select.h"
 
 /* What the host asked for, and what all models of this recipe share. */
 typedef struct compiling {
@@ -125,11 +126,20 @@ static mpt_status schedule(const compiling *c, mpt_phase_program *phase) {
     return mpt_schedule_plan_memory(phase);
 }
 
-/* Stages 4 and 5 for policies that are settled: the whole graph, with the recipe's formats,
- * without what nobody reads, and with what is computed twice. */
-static mpt_status grow_precise(mpt_recipe *recipe, const mpt_train *train,
-                               const mpt_policy *policies, mpt_graph *graph) {
-    mpt_precision_options options = {
+/* The precision of the layers drawn in one phase; `over` is laid over its rules, or NULL. */
+static mpt_status resolve(const compiling *c, mpt_program *program, int phase, mpt_rule *over,
+                          const mpt_graph *graph, mpt_policy **out) {
+    mpt_layer_list model = {graph->layers, graph->n_layers, graph->n_blocks};
+    size_t bytes = mpt_size_mul((size_t)graph->n_layers, sizeof(mpt_policy));
+    *out = mpt_arena_alloc(&program->arena, bytes);
+    if (!*out)
+        return MPT_OUT_OF_MEMORY;
+    MPT_TRY(mpt_recipe_resolve_under(c->recipe, phase, model, over, *out));
+    return mpt_graph_settle_pads(graph, *out);
+}
+
+static mpt_precision_options options_of(mpt_recipe *recipe, const mpt_policy *policies) {
+    return (mpt_precision_options){
         .base = mpt_stored_format(recipe->base),
         .residual = recipe->residual == MPT_DTYPE_COUNT ? mpt_stored_format(recipe->base)
                                                         : recipe->residual,
@@ -140,42 +150,62 @@ static mpt_status grow_precise(mpt_recipe *recipe, const mpt_train *train,
         .activation_where = recipe->activation_where,
         .ops = recipe->ops,
         .out_activation = &recipe->activation_decides};
+}
+
+/* Stages 4 and 5 for policies that are settled: the whole graph, with the recipe's formats,
+ * without what nobody reads, and with what is computed twice. */
+static mpt_status grow_precise(const mpt_train *train, const mpt_precision_options *options,
+                               mpt_graph *graph) {
     MPT_TRY(mpt_pipeline_grow(graph, train));
-    MPT_TRY(mpt_graph_apply_precision(graph, &options));
+    MPT_TRY(mpt_graph_apply_precision(graph, options));
     MPT_TRY(mpt_graph_prune(graph));
     return mpt_graph_recompute(graph, train->recompute.every);
 }
 
-/* Resolves the rules of one phase for the layers drawn, and rewrites the graph to them. */
+/* Resolves the rules of one phase for the layers drawn, and rewrites the graph to them. Where
+ * the next one wants histories, its rules are resolved too. */
 static mpt_status make_precise(const compiling *c, mpt_program *program, int phase,
                                mpt_graph *graph, mpt_policy **out_policies) {
-    size_t bytes = mpt_size_mul((size_t)graph->n_layers, sizeof(mpt_policy));
-    mpt_policy *policies = mpt_arena_alloc(&program->arena, bytes);
-    if (!policies)
-        return MPT_OUT_OF_MEMORY;
-    MPT_TRY(mpt_recipe_resolve(c->recipe, phase, graph->layers, graph->n_layers,
-                               graph->n_blocks, policies));
-    MPT_TRY(mpt_graph_settle_pads(graph, policies));
-    *out_policies = policies;
-    return grow_precise(c->recipe, &program->train, policies, graph);
+    mpt_recipe *recipe = c->recipe;
+    mpt_policy *next = NULL;
+    MPT_TRY(resolve(c, program, phase, NULL, graph, out_policies));
+    if (phase + 1 < recipe->n_phases && recipe->phases[phase + 1].warm_histories)
+        MPT_TRY(resolve(c, program, phase + 1, NULL, graph, &next));
+    mpt_precision_options options = options_of(recipe, *out_policies);
+    options.next = next;
+    return grow_precise(&program->train, &options, graph);
 }
 
-static mpt_status compile_phase(const compiling *c, mpt_program *program, int phase) {
+/* The forward graph of a phase as evaluation runs it: without backward pass and optimizer. */
+static mpt_status make_eval(const compiling *c, mpt_program *program, int phase,
+                            mpt_graph *graph, mpt_policy **out_policies) {
+    MPT_TRY(resolve(c, program, phase, program->train.eval_use, graph, out_policies));
+    mpt_precision_options options = options_of(c->recipe, *out_policies);
+    options.evaluating = true;
+    MPT_TRY(mpt_graph_apply_precision(graph, &options));
+    return mpt_graph_prune(graph);
+}
+
+/* Compiles a phase, or its evaluation, into the place that is next in the program's list. */
+static mpt_status compile_phase(const compiling *c, mpt_program *program, int phase,
+                                bool evaluation) {
     const mpt_train *train = &program->train;
     mpt_drawing drawing = {program->proxy, train->micro_batch, train->sequence,
                            mpt_data_vocab(c->data)};
     mpt_graph *graph;
     mpt_policy *policies;
     MPT_TRY(mpt_pipeline_draw(c->recipe, &drawing, &graph));
-    mpt_status status = make_precise(c, program, phase, graph, &policies);
+    mpt_status status = evaluation ? make_eval(c, program, phase, graph, &policies)
+                                   : make_precise(c, program, phase, graph, &policies);
     if (status != MPT_OK) {
         mpt_graph_destroy(graph);
         return status;
     }
     mpt_phase_program *made;
     MPT_TRY(mpt_phase_program_create(graph, c->recipe->phases[phase].name, &made));
-    program->phases[phase] = made; /* owned from here: what fails later frees it */
-    program->n_phases = phase + 1;
+    (evaluation ? program->evals : program->phases)[phase] = made;
+    *(evaluation ? &program->n_evals : &program->n_phases) =
+        phase + 1; /* owned from here: what fails later frees it */
     made->policies = policies;
     made->seed = train->seed;
     return schedule(c, made);
@@ -193,7 +223,8 @@ mpt_status mpt_pipeline_recompile(const mpt_program *program, int phase, int eve
     c.backend = like->backend;
     train.recompute.every = every;
     MPT_TRY(mpt_pipeline_draw(program->recipe, &drawing, &graph));
-    mpt_status status = grow_precise(program->recipe, &train, like->policies, graph);
+    mpt_precision_options options = options_of(program->recipe, like->policies);
+    mpt_status status = grow_precise(&train, &options, graph);
     if (status != MPT_OK) {
         mpt_graph_destroy(graph);
         return status;
@@ -226,14 +257,20 @@ static mpt_status check_recipe(const compiling *c, mpt_program *program) {
 static mpt_status fill_program(const compiling *c, mpt_program *program) {
     size_t n = (size_t)c->recipe->n_phases;
     MPT_TRY(settle_train(c, program));
-    program->phases = mpt_arena_alloc(&program->arena, n * sizeof *program->phases);
+    program->phases = mpt_arena_alloc(&program->arena, 2 * n * sizeof *program->phases);
     program->phase_start = mpt_arena_alloc(&program->arena, n * sizeof(int64_t));
-    if (!program->phases || !program->phase_start)
+    program->phase_applied = mpt_arena_alloc(&program->arena, n * sizeof(bool));
+    if (!program->phases || !program->phase_start || !program->phase_applied)
         return MPT_OUT_OF_MEMORY;
+    program->evals = program->phases + n;
     for (int p = 0; p < c->recipe->n_phases; p++) {
-        program->phase_start[p] = mpt_phase_start(&c->recipe->phases[p], program->train.steps);
-        MPT_TRY(compile_phase(c, program, p));
+        const mpt_phase *phase = &c->recipe->phases[p];
+        program->phase_start[p] = mpt_phase_start(phase, &program->train);
+        program->phase_applied[p] = phase->by == MPT_BY_APPLIED;
+        MPT_TRY(compile_phase(c, program, p, false));
     }
+    for (int p = 0; program->train.eval_use && p < c->recipe->n_phases; p++)
+        MPT_TRY(compile_phase(c, program, p, true));
     MPT_TRY(check_recipe(c, program));
     return mpt_recipe_hash(c->recipe, program->recipe_hash);
 }
@@ -277,8 +314,8 @@ static mpt_status judge_full(const compiling *c, mpt_program *full, bool *out_fi
     static const double day = 86400.0, giga = 1e9;
     double here = (double)mpt_system_memory(), need = 0;
     double seconds = estimate_seconds(c, full);
-    for (int p = 0; p < full->n_phases; p++)
-        need = fmax(need, (double)mpt_phase_program_bytes(full->phases[p]));
+    for (int p = 0; p < full->n_phases + full->n_evals; p++)
+        need = fmax(need, (double)mpt_phase_program_bytes(mpt_program_part(full, p)));
     *out_fits = (here == 0 || need <= here) && seconds <= day;
     if (here > 0 && need > here)
         full->why = mpt_arena_printf(&full->arena,

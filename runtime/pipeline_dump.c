@@ -69,9 +69,16 @@ static void print_policies(const mpt_phase_program *phase, mpt_str *out) {
 
 /* "phase settle from step 164, schedule 0123456789abcdef" and a blank line between two. */
 static void print_phase(const mpt_program *program, int p, mpt_str *out) {
-    mpt_str_printf(out, "%sphase %s from step %" PRId64 ", schedule %s\n", p ? "\n" : "",
-                   program->phases[p]->phase, program->phase_start[p],
-                   program->phases[p]->schedule_hash);
+    mpt_str_printf(out, "%sphase %s ", p ? "\n" : "", program->phases[p]->phase);
+    mpt_program_print_start(program, p, out);
+    mpt_str_printf(out, ", schedule %s\n", program->phases[p]->schedule_hash);
+}
+
+/* "evaluation in phase settle: bf16, schedule 0123456789abcdef" */
+static void print_eval(const mpt_program *program, int p, mpt_str *out) {
+    mpt_str_printf(out, "\nevaluation in phase %s: ", program->phases[p]->phase);
+    (void)mpt_program_eval_text(program, out);
+    mpt_str_printf(out, ", schedule %s\n", program->evals[p]->schedule_hash);
 }
 
 mpt_status mpt_dump_freeze(const mpt_program *program, mpt_str *out) {
@@ -114,6 +121,10 @@ static mpt_status each_phase(const mpt_program *program, mpt_str *out,
     for (int p = 0; p < program->n_phases; p++) {
         print_phase(program, p, out);
         print(program->phases[p], out);
+    }
+    for (int p = 0; p < program->n_evals; p++) {
+        print_eval(program, p, out);
+        print(program->evals[p], out);
     }
     return MPT_OK;
 }

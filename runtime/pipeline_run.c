@@ -83,7 +83,7 @@ static void fill_inputs(const mpt_program *program, const mpt_graph *graph,
 }
 
 static mpt_run_env first_env(const mpt_program *program) {
-    double scale = program->recipe->loss_scale > 0 ? program->recipe->loss_scale : 1.0;
+    double scale = mpt_loss_scale_first(&program->recipe->loss_scale);
     double targets = (double)program->train.batch * (double)program->train.sequence;
     return (mpt_run_env){.seed = program->train.seed,
                          .loss_seed = (float)(scale / targets),

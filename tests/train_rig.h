@@ -17,8 +17,9 @@ typedef struct rig {
     mpt_ctx *ctx;
     mpt_recipe recipe;
     mpt_program program;
-    mpt_phase_program *phases[RIG_PHASES];
+    mpt_phase_program *phases[RIG_PHASES], *evals[RIG_PHASES];
     int64_t starts[RIG_PHASES];
+    bool applied[RIG_PHASES];
     mpt_trainer *trainer;
     char *lines; /* all metrics */
     size_t n_lines_bytes;
@@ -36,7 +37,11 @@ typedef struct rig_options {
     const void *choose_ud; /* lent */
     mpt_status (*draw)(mpt_graph *graph); /* NULL: the small network */
     uint64_t seed;                        /* 0: 1 */
-    double loss_scale;
+    double loss_scale;                    /* static; 0: none */
+    const mpt_loss_scale *dynamic;        /* instead; NULL: none */
+    bool by_applied;                      /* phases start after so many applied steps */
+    bool warm;                            /* each phase records the histories of the next */
+    rig_choose_fn choose_eval; /* of an evaluation with a precision of its own; NULL: none */
     int n_threads;
     bool ref;
     int recompute; /* blocks at a time; 0: none */
@@ -78,10 +83,9 @@ static inline mpt_train rig_train(const rig_options *o) {
     return t;
 }
 
-static inline void rig_make_precise(mpt_ctx *ctx, const rig_options *o, int phase,
-                                    mpt_graph *graph) {
-    mpt_policy policies[RIG_LAYERS];
-    memset(policies, 0, sizeof policies);
+static inline void rig_policies(const rig_options *o, const mpt_graph *graph, int phase,
+                                mpt_policy policies[RIG_LAYERS]) {
+    memset(policies, 0, RIG_LAYERS * sizeof *policies);
     assert_true(graph->n_layers <= RIG_LAYERS);
     for (int i = 0; i < graph->n_layers; i++) {
         for (int s = 0; s < MPT_SLOT_COUNT; s++)
@@ -92,40 +96,58 @@ static inline void rig_make_precise(mpt_ctx *ctx, const rig_options *o, int phas
     }
     if (o->choose)
         o->choose(o->choose_ud, graph, phase, policies);
+}
+
+static inline void rig_make_precise(mpt_ctx *ctx, const rig_options *o, int phase,
+                                    mpt_graph *graph) {
+    mpt_policy policies[RIG_LAYERS], next[RIG_LAYERS];
+    rig_policies(o, graph, phase, policies);
     mpt_precision_options options = {.base = MPT_DTYPE_BF16,
                                      .residual = MPT_DTYPE_BF16,
                                      .policies = policies,
                                      .state = o->state};
+    if (o->warm && phase + 1 < RIG_PHASES) {
+        rig_policies(o, graph, phase + 1, next);
+        options.next = next;
+    }
     assert_mpt_ok(ctx, mpt_graph_apply_precision(graph, &options));
 }
 
-/* The graph after autodiff. */
-static inline mpt_graph *rig_graph(const rig *r, const rig_options *o) {
+static inline void rig_make_eval(mpt_ctx *ctx, const rig_options *o, int phase,
+                                 mpt_graph *graph) {
+    mpt_policy policies[RIG_LAYERS];
+    rig_policies(o, graph, phase, policies);
+    o->choose_eval(o->choose_ud, graph, phase, policies);
+    mpt_precision_options options = {.base = MPT_DTYPE_BF16,
+                                     .residual = MPT_DTYPE_BF16,
+                                     .policies = policies,
+                                     .evaluating = true};
+    assert_mpt_ok(ctx, mpt_graph_apply_precision(graph, &options));
+}
+
+/* The graph after autodiff, or of the forward pass alone. */
+static inline mpt_graph *rig_graph(const rig *r, const rig_options *o, bool backward) {
     const small_net net = {
         .width = 16, .hidden = 32, .vocab = RIG_VOCAB, .n_blocks = 1, .n_readers = 1};
     int64_t sequence = r->program.train.sequence;
     mpt_graph *graph;
     if (!o->draw)
-        return small_graph(r->ctx, &net, o->micro_batch, sequence, true);
+        return small_graph(r->ctx, &net, o->micro_batch, sequence, backward);
     assert_mpt_ok(r->ctx,
                   mpt_graph_create(r->ctx, o->micro_batch, sequence, RIG_VOCAB, &graph));
     assert_mpt_ok(r->ctx, o->draw(graph));
-    assert_mpt_ok(r->ctx, mpt_graph_autodiff(graph));
+    if (backward)
+        assert_mpt_ok(r->ctx, mpt_graph_autodiff(graph));
     return graph;
 }
 
-static inline mpt_phase_program *rig_phase(rig *r, const rig_options *o, int index) {
+/* Stages 6 to 8 over a precise graph. */
+static inline mpt_phase_program *rig_schedule(rig *r, const rig_options *o, int index,
+                                              mpt_graph *graph) {
     static const char *const names[RIG_PHASES] = {"main", "settle", "end"};
     const mpt_backend *backend = mpt_backend_get(o->ref ? MPT_DEVICE_REF : MPT_DEVICE_CPU);
     mpt_schedule_options options = {backend->tables, o->n_threads};
     mpt_phase_program *phase = NULL;
-    mpt_graph *graph = rig_graph(r, o);
-    assert_mpt_ok(r->ctx, mpt_graph_append_update(graph, &r->program.train));
-    assert_mpt_ok(r->ctx, mpt_graph_verify(graph, "grad"));
-    if (index > 0 || o->choose)
-        rig_make_precise(r->ctx, o, index, graph);
-    assert_mpt_ok(r->ctx, mpt_graph_prune(graph));
-    assert_mpt_ok(r->ctx, mpt_graph_recompute(graph, o->recompute));
     assert_mpt_ok(r->ctx, mpt_phase_program_create(graph, names[index], &phase));
     assert_mpt_ok(r->ctx, mpt_schedule_select(phase, &options));
     assert_mpt_ok(r->ctx, mpt_schedule_order(phase));
@@ -133,20 +155,47 @@ static inline mpt_phase_program *rig_phase(rig *r, const rig_options *o, int ind
     return phase;
 }
 
+static inline mpt_phase_program *rig_phase(rig *r, const rig_options *o, int index) {
+    mpt_graph *graph = rig_graph(r, o, true);
+    assert_mpt_ok(r->ctx, mpt_graph_append_update(graph, &r->program.train));
+    assert_mpt_ok(r->ctx, mpt_graph_verify(graph, "grad"));
+    if (index > 0 || o->choose)
+        rig_make_precise(r->ctx, o, index, graph);
+    assert_mpt_ok(r->ctx, mpt_graph_prune(graph));
+    assert_mpt_ok(r->ctx, mpt_graph_recompute(graph, o->recompute));
+    return rig_schedule(r, o, index, graph);
+}
+
+static inline mpt_phase_program *rig_eval(rig *r, const rig_options *o, int index) {
+    mpt_graph *graph = rig_graph(r, o, false);
+    rig_make_eval(r->ctx, o, index, graph);
+    return rig_schedule(r, o, index, graph);
+}
+
 static inline void rig_compile(rig *r, mpt_ctx *ctx, const rig_options *o) {
     memset(r, 0, sizeof *r);
     r->ctx = ctx;
     r->recipe.ctx = ctx;
-    r->recipe.loss_scale = o->loss_scale;
+    if (o->loss_scale > 0)
+        r->recipe.loss_scale =
+            (mpt_loss_scale){.kind = MPT_LOSS_SCALE_STATIC, .scale = o->loss_scale};
+    if (o->dynamic)
+        r->recipe.loss_scale = *o->dynamic;
     r->program = (mpt_program){.ctx = ctx, .recipe = &r->recipe, .n_threads = o->n_threads};
     r->program.train = rig_train(o);
     mpt_data_spec spec = {.kind = MPT_DATA_SYNTHETIC, .vocab = RIG_VOCAB};
     assert_mpt_ok(ctx, mpt_data_open(ctx, &spec, NULL, NULL, &r->program.data));
     r->program.phases = r->phases;
     r->program.phase_start = r->starts;
+    r->program.phase_applied = r->applied;
+    r->program.evals = r->evals;
     r->program.n_phases = o->switch_again ? 3 : o->switch_at ? 2 : 1;
     for (int i = 0; i < r->program.n_phases; i++)
         r->phases[i] = rig_phase(r, o, i);
+    r->program.n_evals = o->choose_eval ? r->program.n_phases : 0;
+    for (int i = 0; i < r->program.n_evals; i++)
+        r->evals[i] = rig_eval(r, o, i);
+    r->applied[1] = r->applied[2] = o->by_applied;
     r->starts[1] = o->switch_at;
     r->starts[2] = o->switch_again;
 }
@@ -168,6 +217,8 @@ static inline void rig_deinit(rig *r) {
     mpt_trainer_destroy(r->trainer);
     for (int i = 0; i < r->program.n_phases; i++)
         mpt_phase_program_destroy(r->phases[i]);
+    for (int i = 0; i < r->program.n_evals; i++)
+        mpt_phase_program_destroy(r->evals[i]);
     mpt_data_close(r->program.data);
     free(r->lines);
     assert_int_equal(mpt_ctx_memory(r->ctx).live_bytes, 0);

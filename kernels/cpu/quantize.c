@@ -323,6 +323,24 @@ void mpt_cpu_quantize(const mpt_kernel_args *args) {
     mpt_quantize_node(args, &backend);
 }
 
+void mpt_cpu_record_amax(const mpt_kernel_args *args) {
+    const mpt_quantize_kernels *kernels = mpt_quantize_kernels_of(mpt_quantize_best_level());
+    mpt_quantize_job job = mpt_quantize_record_job(args);
+    mpt_quantize_plan plan;
+    if (args->env->evaluating)
+        return;
+    if (mpt_quantize_plan_of(&job, &plan))
+        settle(&plan, each_panel(&plan, kernels->amax, cut_of(&plan, false)));
+    else
+        (void)mpt_quantize_general_scale(&job);
+}
+
+size_t mpt_cpu_record_amax_scratch(const mpt_graph *graph, const mpt_node *node,
+                                   int n_threads) {
+    (void)n_threads;
+    return mpt_quantize_record_scratch(graph, node, scratch);
+}
+
 size_t mpt_cpu_quantize_scratch(const mpt_graph *graph, const mpt_node *node, int n_threads) {
     (void)n_threads;
     return mpt_quantize_node_scratch(graph, node, &backend);

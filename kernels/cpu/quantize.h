@@ -112,8 +112,10 @@ void mpt_quantize_both_with(const mpt_quantize_kernels *kernels, const mpt_quant
 void mpt_round_copy_with(const mpt_quantize_kernels *kernels, mpt_dtype dtype, const float *x,
                          float *y, size_t n);
 
-/* Runs a job by the steps of the definition, its pieces in parallel (quantize_general.c). */
+/* Runs a job by the steps of the definition, its pieces in parallel (quantize_general.c); and
+ * the first of them alone: the tensor's largest magnitudes and what follows from them. */
 void mpt_quantize_general(const mpt_quantize_job *job);
+mpt_tensor_scale mpt_quantize_general_scale(const mpt_quantize_job *job);
 
 /* ---- values that are not finite (quantize_careful.c) ---- */
 

@@ -6,7 +6,7 @@
 
 enum { SMALL = 16384 }; /* values: below it one thread is faster */
 
-void mpt_quantize_general(const mpt_quantize_job *job) {
+mpt_tensor_scale mpt_quantize_general_scale(const mpt_quantize_job *job) {
     mpt_quantize_shape s = mpt_quantize_shape_of(job);
     bool parallel = s.rows * s.k > SMALL;
     if (job->q->hadamard.size) {
@@ -24,6 +24,13 @@ void mpt_quantize_general(const mpt_quantize_job *job) {
         mpt_quantize_amax_merge(&most, seen[i]);
     mpt_tensor_scale tensor = mpt_quantize_tensor_scale(job, most);
     mpt_quantize_put_tensor(job, &tensor);
+    return tensor;
+}
+
+void mpt_quantize_general(const mpt_quantize_job *job) {
+    mpt_quantize_shape s = mpt_quantize_shape_of(job);
+    bool parallel = s.rows * s.k > SMALL;
+    mpt_tensor_scale tensor = mpt_quantize_general_scale(job);
     mpt_quantize_counts total = {.capped = tensor.capped}, part[MPT_QUANTIZE_PIECES] = {{0}};
 #pragma omp parallel for schedule(static) if (parallel)
     for (int i = 0; i < MPT_QUANTIZE_PIECES; i++)

@@ -49,5 +49,7 @@ const mpt_kernel mpt_kernels_cpu[] = {
     {MPT_OP_sgd, "cpu.sgd", NULL, mpt_cpu_sgd, NULL},
     {MPT_OP_cast, "cpu.cast", NULL, mpt_cpu_cast, NULL},
     {MPT_OP_quantize, "cpu.quantize", NULL, mpt_cpu_quantize, mpt_cpu_quantize_scratch},
+    {MPT_OP_record_amax, "cpu.record_amax", NULL, mpt_cpu_record_amax,
+     mpt_cpu_record_amax_scratch},
     {0, NULL, NULL, NULL, NULL},
 };

@@ -39,7 +39,8 @@ mpt_quantize_amax mpt_quantize_amax_rows(const mpt_quantize_job *job, mpt_quanti
     return most;
 }
 
-void mpt_ref_quantize_operand(const mpt_quantize_job *job) {
+/* The tensor's largest magnitudes, where they are needed, and the outputs that they give. */
+static mpt_tensor_scale settle_tensor(const mpt_quantize_job *job) {
     mpt_quantize_shape s = mpt_quantize_shape_of(job);
     for (int i = 0; job->q->hadamard.size && i < MPT_QUANTIZE_PIECES; i++)
         mpt_quantize_rotate_rows(job, mpt_quantize_piece(&s, i));
@@ -48,6 +49,12 @@ void mpt_ref_quantize_operand(const mpt_quantize_job *job) {
         mpt_quantize_amax_merge(&most, mpt_quantize_amax_rows(job, mpt_quantize_piece(&s, i)));
     mpt_tensor_scale tensor = mpt_quantize_tensor_scale(job, most);
     mpt_quantize_put_tensor(job, &tensor);
+    return tensor;
+}
+
+void mpt_ref_quantize_operand(const mpt_quantize_job *job) {
+    mpt_quantize_shape s = mpt_quantize_shape_of(job);
+    mpt_tensor_scale tensor = settle_tensor(job);
     mpt_quantize_counts total = {.capped = tensor.capped};
     for (int i = 0; i < MPT_QUANTIZE_PIECES; i++) {
         mpt_quantize_counts part = {0};
@@ -67,6 +74,18 @@ static const mpt_quantize_backend backend = {mpt_ref_quantize_operand, mpt_ref_q
 
 void mpt_ref_quantize(const mpt_kernel_args *args) {
     mpt_quantize_node(args, &backend);
+}
+
+void mpt_ref_record_amax(const mpt_kernel_args *args) {
+    mpt_quantize_job job = mpt_quantize_record_job(args);
+    if (!args->env->evaluating)
+        (void)settle_tensor(&job);
+}
+
+size_t mpt_ref_record_amax_scratch(const mpt_graph *graph, const mpt_node *node,
+                                   int n_threads) {
+    (void)n_threads;
+    return mpt_quantize_record_scratch(graph, node, mpt_quantize_scratch);
 }
 
 size_t mpt_ref_quantize_scratch(const mpt_graph *graph, const mpt_node *node, int n_threads) {

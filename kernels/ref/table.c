@@ -20,5 +20,6 @@ const mpt_kernel mpt_kernels_ref[] = {
     {MPT_OP_adamw, "ref.adamw", NULL, mpt_ref_adamw, NULL},
     {MPT_OP_sgd, "ref.sgd", NULL, mpt_ref_sgd, NULL},
     {MPT_OP_scale_update, "ref.scale_update", NULL, mpt_ref_scale_update, NULL},
-    MPT_REF_ROW(cast) MPT_REF_ROW_SCRATCH(quantize){0, NULL, NULL, NULL, NULL},
+    MPT_REF_ROW(cast) MPT_REF_ROW_SCRATCH(quantize)
+        MPT_REF_ROW_SCRATCH(record_amax){0, NULL, NULL, NULL, NULL},
 };

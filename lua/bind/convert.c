@@ -24,7 +24,7 @@ typedef union any_struct {
     mpt_hadamard hadamard;
     mpt_scale_source scale;
     mpt_scale_rule rule;
-    double number;
+    mpt_loss_scale loss_scale;
 } any_struct;
 
 static const char one_line[] = "write one line of plain text";
@@ -242,6 +242,8 @@ static void put_record(lua_State *L, const mpt_filler *f, const mpt_field *row, 
     } else {
         set_plain(L, f, row->name, key);
     }
+    if (f->object == f->recipe && strcmp(row->name, "loss_scale") == 0)
+        f->recipe->loss_scale.where = mpt_lua_value_where(L, f->value, key);
 }
 
 /* Whether the word has its one argument at position 1: static(1024) and text "file". */
@@ -330,10 +332,31 @@ int mpt_convert_texts(lua_State *L, int value, int key, const char *path, const 
     return (int)n;
 }
 
+/* rules and use; use goes in front, whichever is read first. */
 static void phase_special(lua_State *L, const mpt_filler *f, const char *name) {
-    (void)name; /* rules are the only special field of a phase */
-    mpt_convert_path path = mpt_convert_key(f->path, "rules");
-    mpt_convert_rules(L, f->recipe, f->value, path.text, *(const int *)f->ud);
+    mpt_convert_path path = mpt_convert_key(f->path, name);
+    int phase = *(const int *)f->ud, key = lua_gettop(L) - 1;
+    if (strcmp(name, "rules") == 0) {
+        mpt_convert_rules(L, f->recipe, f->value, path.text, phase);
+        return;
+    }
+    mpt_rule *rule =
+        mpt_recipe_insert_use(f->recipe, phase, mpt_lua_value_where(L, f->value, key));
+    if (!rule)
+        mpt_sandbox_check(L, MPT_OUT_OF_MEMORY);
+    mpt_convert_use(L, f, rule, path.text);
+}
+
+/* train.eval.use, the only special field of eval. */
+static void put_eval_use(lua_State *L, const mpt_filler *f) {
+    mpt_train *train = f->object;
+    mpt_convert_path path = mpt_convert_key(f->path, "use");
+    mpt_where where = mpt_lua_value_where(L, f->value, lua_gettop(L) - 1);
+    mpt_rule *rule = mpt_recipe_make_eval_use(f->recipe, where);
+    if (!rule)
+        mpt_sandbox_check(L, MPT_OUT_OF_MEMORY);
+    mpt_convert_use(L, f, rule, path.text);
+    train->eval_use = rule;
 }
 
 static void put_phase(lua_State *L, mpt_recipe *recipe, int list, int key, const char *path) {
@@ -406,7 +429,9 @@ static void put_proxy_settings(lua_State *L, const mpt_filler *f, int key) {
 static void recipe_special(lua_State *L, const mpt_filler *f, const char *name) {
     int key = lua_gettop(L) - 1;
     bool in_train = strcmp(f->record->name, "train") == 0;
-    if (strcmp(name, "rules") == 0)
+    if (f->record == &mpt_record_eval)
+        put_eval_use(L, f);
+    else if (strcmp(name, "rules") == 0)
         mpt_convert_rules(L, f->recipe, f->value, "precision.rules", -1);
     else if (strcmp(name, "phases") == 0)
         put_phases(L, f, key);

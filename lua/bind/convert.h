@@ -73,6 +73,10 @@ void mpt_convert_place_base(lua_State *L, mpt_recipe *recipe, int value);
 void mpt_convert_rules(lua_State *L, mpt_recipe *recipe, int value, const char *path,
                        int phase);
 
+/* Reads the value of `use` on the top, a format or a gemm; the key below it is the place of
+ * errors that it has no line for. */
+void mpt_convert_use(lua_State *L, const mpt_filler *filler, mpt_rule *rule, const char *path);
+
 /* A list of texts or one text; calls `take` for each. */
 int mpt_convert_texts(lua_State *L, int value, int key, const char *path, const char **out,
                       int most);

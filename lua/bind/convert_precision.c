@@ -250,7 +250,7 @@ static void put_where(lua_State *L, const mpt_filler *f, mpt_rule *rule, const c
     rule->predicate = box->n_predicates++;
 }
 
-static void put_use(lua_State *L, const mpt_filler *f, mpt_rule *rule, const char *path) {
+void mpt_convert_use(lua_State *L, const mpt_filler *f, mpt_rule *rule, const char *path) {
     const mpt_lua_value *value = mpt_lua_value_at(L, -1);
     int key = lua_gettop(L) - 1;
     if (value && value->kind == MPT_LUA_GEMM) {
@@ -275,7 +275,7 @@ static void rule_special(lua_State *L, const mpt_filler *f, const char *name) {
     else if (strcmp(name, "where") == 0)
         put_where(L, f, rule, path.text);
     else
-        put_use(L, f, rule, path.text);
+        mpt_convert_use(L, f, rule, path.text);
 }
 
 static void put_selectors(lua_State *L, mpt_recipe *recipe, mpt_rule *rule, int value,

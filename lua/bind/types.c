@@ -132,7 +132,7 @@ static void add_record_type(const mpt_field *field, mpt_str *out) {
         mpt_str_printf(out, "mpt.%s_fields|", record->name);
     if (record && word_of(record))
         mpt_str_printf(out, "mpt.%s|", record->name);
-    if (record && record->n_fields == 1) /* its only value stands for it */
+    if (mpt_field_plain(field)) /* its only value stands for it */
         mpt_str_printf(out, "number|");
     for (int i = 0; field->variants && field->variants[i]; i++)
         mpt_str_printf(out, "mpt.%s%s|", field->variants[i]->name,

@@ -23,6 +23,7 @@ typedef enum mpt_lua_kind {
     MPT_LUA_OPTIMIZER,
     MPT_LUA_LR,
     MPT_LUA_STATIC,
+    MPT_LUA_DYNAMIC,
     MPT_LUA_DATA,
     MPT_LUA_RECIPE,
     MPT_LUA_REPLACE,

@@ -32,6 +32,7 @@ static const mpt_lua_word words[] = {
     {"cosine", MPT_LUA_LR, 0, 0, "cosine { peak = 1e-3, final = 1e-5 }"},
     {"wsd", MPT_LUA_LR, 0, 0, "wsd { peak = 1e-3, final = 1e-5, decay = 0.2 }"},
     {"static", MPT_LUA_STATIC, 1, LUA_TNUMBER, "static(1024)"},
+    {"dynamic", MPT_LUA_DYNAMIC, 0, 0, "dynamic { init = 65536 }"},
     {"text", MPT_LUA_DATA, 1, LUA_TSTRING, "text \"file.txt\""},
     {"synthetic", MPT_LUA_DATA, 0, 0, "synthetic { seed = 1 }"},
     {"recipe", MPT_LUA_RECIPE, 0, 0, "recipe { version = 1, model = ... }"},

@@ -66,7 +66,7 @@
 ---@field rules? mpt.rule[] In order; a later rule wins over an earlier one. Default: none.
 ---@field state? mpt.state_fields Formats of what lives longer than a layer. Default: all fp32.
 ---@field ops? mpt.ops_fields Formats of the operations other than linear layers. Default: the autocast table.
----@field loss_scale? mpt.static|number Keeps small FP16 gradients from vanishing: static(1024). Default: none.
+---@field loss_scale? number|mpt.static|mpt.dynamic Keeps small FP16 gradients from vanishing: static(1024) or dynamic { }. Default: none.
 
 ---@class mpt.state_fields
 ---@field master? mpt.format The weights that the optimizer updates: it computes in FP32 and rounds the new weight to nearest even. Initial weights are rounded too. Default: fp32.
@@ -76,6 +76,15 @@
 ---@field adam_v? mpt.format AdamW's second moments as they are kept, in the same way; fp16 has no scale beside it and loses squares below 3e-8. Default: fp32.
 ---@field residual? mpt.format The stream between blocks. Default: precision.base.
 ---@field activation? mpt.format What is kept of activations for the backward pass of layers other than linear: a plain saturating cast. Linear layers keep their operands. Default: as computed.
+
+---@class mpt.dynamic_fields
+---@field init? number The first step's scale. Default: 65536.
+---@field growth? number The scale is multiplied by it after interval good steps. Default: 2.
+---@field backoff? number The scale is multiplied by it after a step whose gradients were not finite, which is skipped. Default: 0.5.
+---@field interval? integer Good steps in a row before the scale grows. Default: 2000.
+---@field min? number The scale falls no lower. Default: 1.
+---@field max? number The scale grows no higher. Default: 16777216.
+---@field hysteresis? integer The scale falls at the last of so many skipped steps, and at each one after it; a growth of the scale starts the count again. Default: 1.
 
 ---@class mpt.rule_fields
 ---@field [1] string|string[] A kind such as "linear", a glob on layer paths, or a list of them.
@@ -152,8 +161,13 @@
 
 ---@class mpt.phase_fields
 ---@field [1] string Its name.
----@field from? number Where the phase starts: an attempted step, or with a decimal point a fraction. Default: 0.
+---@field from? number Where the phase starts: a step, or with a decimal point a fraction of the run. Default: 0.
+---@field steps? integer Instead of from: starts after so many steps. Default: none.
+---@field tokens? number Instead of from: starts after so many tokens, rounded up to steps. Default: none.
+---@field by? "attempted"|"applied" Which steps the start counts. Of several phases whose start has come, the last runs. Default: attempted.
+---@field use? mpt.format|mpt.gemm Short for a rule over all linear layers, in front of the phase's own. Default: none.
 ---@field rules? mpt.rule[] Rules added after the recipe's own while the phase runs. Default: none.
+---@field warm_histories? boolean Operands that enter delayed scaling here have their magnitudes recorded all through the phase before, at a pass over each of them; else they take current scales at their first step. Default: false.
 
 ---@class mpt.train_fields
 ---@field steps? integer Optimizer steps. Default: this or tokens.
@@ -190,6 +204,7 @@
 ---@class mpt.eval_fields
 ---@field every? integer Steps between evaluations; 0 evaluates at the end only. Default: 0.
 ---@field batches? integer Validation windows of each; at the end all, 200 at most. Default: 8.
+---@field use? mpt.format|mpt.gemm Lays a precision of its own over fprop of all linear layers while it evaluates. Default: none.
 
 ---@class mpt.adamw_fields
 ---@field betas? { [1]: number, [2]: number } Decay of the first and of the second moment. Default: 0.9,0.95.
@@ -490,6 +505,13 @@ function wsd(fields) end
 ---@param a number
 ---@return mpt.static
 function static(a) end
+
+---@class mpt.dynamic: mpt.dynamic_fields
+
+---A loss scale that falls where gradients overflow and grows again where they do not.
+---@param fields mpt.dynamic_fields
+---@return mpt.dynamic
+function dynamic(fields) end
 
 ---@class mpt.text
 

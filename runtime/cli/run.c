@@ -170,8 +170,8 @@ static mpt_status one_step(run *r) {
     double now = mpt_cli_seconds();
     r->n_done++;
     if (phase && strcmp(phase, r->last.phase) != 0 && !r->options->quiet)
-        mpt_progress_note(r->progress, "step %lld: phase '%s' begins",
-                          (long long)r->last.step + 1, r->last.phase);
+        mpt_progress_note(r->progress, "step %lld: phase '%s' begins", (long long)r->last.step,
+                          r->last.phase);
     mpt_progress_step(r->progress, &r->last, now - start, now);
     if (!mpt_folder_timing(&r->folder, r->last.step, now - start, tokens))
         return MPT_IO;

@@ -135,7 +135,7 @@ typedef struct mpt_attrs {
     mpt_gemm_sum sum;
     /* quantize: outputs are {row data, row factor, col data, col factor}; -1 where not wanted
      */
-    bool has_row, has_col;
+    bool has_row, has_col;             /* record_amax: one of them, as the copy to come */
     mpt_quantizer row, col;            /* scale_update: row */
     uint32_t row_operand, col_operand; /* ids of the stochastic stream: contract 9 */
     uint32_t row_scope, col_scope;     /* of random signs: 0 where layers share them */
@@ -173,6 +173,7 @@ typedef struct mpt_graph_operand {
     const char *name; /* "layers.3.mixer.up_proj.fprop.x": the layer and slot that own it */
     mpt_quantizer q;
     mpt_value_id scale, history; /* -1 where scaling is not delayed */
+    bool recorded; /* no copy is made here: its history is kept for the next phase */
 } mpt_graph_operand;
 
 typedef struct mpt_graph {
@@ -271,6 +272,8 @@ typedef struct mpt_precision_options {
     mpt_ops_use *ops;           /* MPT_OPS_COUNT, or NULL; those that decide are marked */
     bool *out_activation;       /* NULL, or set where something is kept in another format */
     mpt_state_formats state;
+    const mpt_policy *next; /* of the next phase, whose histories are recorded; NULL: none */
+    bool evaluating;        /* a forward graph that is only evaluated: no history moves on */
 } mpt_precision_options;
 mpt_status mpt_graph_apply_precision(mpt_graph *graph, const mpt_precision_options *options);
 

@@ -126,10 +126,18 @@ static mpt_status emit_copy(mpt_rewrite *r, node_list *list, mpt_copy *copy, mpt
     return MPT_OK;
 }
 
+/* The copies of a value, and what is recorded of it for the next phase. */
 static mpt_status emit_copies_of(mpt_rewrite *r, node_list *list, mpt_value_id value,
                                  mpt_pass pass) {
     for (int32_t c = r->first_copy[value]; c >= 0; c = r->copies[c].next)
         MPT_TRY(emit_copy(r, list, &r->copies[c], pass));
+    for (int i = 0; i < r->n_recordings; i++) {
+        mpt_node node;
+        if (r->recordings[i].value != value)
+            continue;
+        MPT_TRY(mpt_precision_record(r->graph, &r->recordings[i], pass, &node));
+        append(list, r->graph, &node);
+    }
     return MPT_OK;
 }
 
@@ -181,9 +189,11 @@ static mpt_status emit_reduce(mpt_rewrite *r, node_list *list, const mpt_node *n
     return MPT_OK;
 }
 
-/* Behind the optimizer: one node for each side whose scaling is delayed. */
+/* Behind the optimizer: one node for each side whose scaling is delayed, or will be. */
 static mpt_status emit_scale_updates(mpt_rewrite *r, node_list *list) {
     mpt_graph *graph = r->graph;
+    if (r->options->evaluating)
+        return MPT_OK;
     for (int c = 0; c < r->n_copies; c++) {
         const mpt_copy *copy = &r->copies[c];
         for (int side = MPT_SIDE_ROW; side <= MPT_SIDE_COLUMN && !copy->is_cast; side++) {
@@ -202,6 +212,11 @@ static mpt_status emit_scale_updates(mpt_rewrite *r, node_list *list) {
             MPT_TRY(mpt_op_get(node.op)->def->infer(graph, &node));
             append(list, graph, &node);
         }
+    }
+    for (int i = 0; i < r->n_recordings; i++) {
+        mpt_node node;
+        MPT_TRY(mpt_precision_record_update(graph, &r->recordings[i], &node));
+        append(list, graph, &node);
     }
     return MPT_OK;
 }
@@ -233,8 +248,10 @@ static mpt_status run_rewrite(mpt_rewrite *r) {
     MPT_TRY(mpt_precision_set_dtypes(r));
     MPT_TRY(mpt_precision_cast_ops(r));
     MPT_TRY(mpt_precision_find_copies(r));
+    if (r->options->next)
+        MPT_TRY(mpt_precision_find_recordings(r));
     /* a copy's scale updates are two at most */
-    int room = graph->n_nodes + 3 * r->n_copies + graph->n_params;
+    int room = graph->n_nodes + 3 * r->n_copies + graph->n_params + 2 * r->n_recordings;
     node_list list = {0, mpt_arena_alloc(&graph->arena, (size_t)room * sizeof(mpt_node))};
     if (!list.nodes)
         return MPT_OUT_OF_MEMORY;

@@ -37,6 +37,16 @@ typedef struct mpt_copy {
     mpt_value_id out[4];
 } mpt_copy;
 
+/* An operand that only the next phase scales by its history, which is recorded in this one. */
+typedef struct mpt_recording {
+    mpt_value_id value;
+    bool column; /* the column copy of it, else the row copy */
+    mpt_copy_side side;
+    mpt_where where;
+    /* Once emitted: */
+    mpt_value_id scale, history;
+} mpt_recording;
+
 /* How a GEMM reads one of its two operands. */
 typedef struct mpt_read {
     int32_t copy; /* -1: the value as it is */
@@ -52,6 +62,8 @@ typedef struct mpt_rewrite {
     mpt_dtype *narrow;
     int n_copies, cap_copies;
     mpt_copy *copies;
+    int n_recordings, cap_recordings;
+    mpt_recording *recordings;
     int32_t *first_copy;  /* one a value of the old graph: head of its list, or -1 */
     mpt_read (*reads)[2]; /* one pair a node of the old graph */
     const char *slot_texts[MPT_SLOT_SETS]; /* by set of slots; NULL until one is asked for */
@@ -94,5 +106,15 @@ mpt_status mpt_precision_add_operand(mpt_graph *graph, const mpt_copy_side *side
 
 /* Finds out which copies the GEMMs need and who reads which; fills copies and reads. */
 mpt_status mpt_precision_find_copies(mpt_rewrite *rewrite);
+
+/* After that: which operands are to be recorded for the next phase. */
+mpt_status mpt_precision_find_recordings(mpt_rewrite *rewrite);
+
+/* The node of a recording, and the one that moves its window on; makes the operand and its
+ * state. The value is of the old graph. */
+mpt_status mpt_precision_record(mpt_graph *graph, mpt_recording *recording, mpt_pass pass,
+                                mpt_node *out);
+mpt_status mpt_precision_record_update(mpt_graph *graph, const mpt_recording *recording,
+                                       mpt_node *out);
 
 #endif

@@ -178,6 +178,27 @@ static int count_changed(const mpt_phase_program *before, const mpt_phase_progra
     return n;
 }
 
+/* The operand of this name whose history a graph keeps, or NULL. */
+static const mpt_graph_operand *find_history(const mpt_graph *graph, const char *name) {
+    for (int i = 0; i < graph->n_operands; i++)
+        if (graph->operands[i].scale >= 0 && strcmp(graph->operands[i].name, name) == 0)
+            return &graph->operands[i];
+    return NULL;
+}
+
+/* Who enters delayed scaling between two phases, and with which scales. */
+static void count_entering(const mpt_graph *before, const mpt_graph *after,
+                           mpt_plan_phase *phase) {
+    for (int i = 0; i < after->n_operands; i++) {
+        const mpt_graph_operand *operand = &after->operands[i];
+        if (operand->scale < 0 || operand->recorded)
+            continue;
+        const mpt_graph_operand *had = find_history(before, operand->name);
+        phase->n_entering += !had || had->recorded;
+        phase->n_warm += had && had->recorded;
+    }
+}
+
 /* The step at which a phase begins; a run that is too short for it never comes there. */
 static int64_t start_of(const mpt_program *program, int p) {
     int64_t end = program->train.steps;
@@ -199,8 +220,11 @@ static mpt_status collect_phases(const mpt_program *program, mpt_arena *arena, m
         if (phase->steps == 0 && out->first == p && p + 1 < program->n_phases)
             out->first = p + 1;
         phase->hash = program->phases[p]->schedule_hash;
-        if (p > 0)
+        phase->by_applied = mpt_program_by_applied(program, p);
+        if (p > 0) {
             phase->n_changed = count_changed(program->phases[p - 1], program->phases[p]);
+            count_entering(program->phases[p - 1]->graph, program->phases[p]->graph, phase);
+        }
         MPT_TRY(cover_phase(arena, program->phases[p], phase));
     }
     return MPT_OK;

@@ -32,7 +32,11 @@ typedef struct mpt_plan_cover {
 
 typedef struct mpt_plan_phase {
     const char *name;
-    int64_t from, steps; /* training steps: the first one, and how many, within the run */
+    int64_t from, steps; /* training steps: the first one, and how many, within the run; where
+                            by_applied, if no step is skipped */
+    bool by_applied;
+    int n_entering; /* operands scaled by their history that the phase before has none of */
+    int n_warm;     /* of those, the ones whose history the phase before recorded */
     const char *hash;
     int n_covers;
     mpt_plan_cover *covers; /* most layers first */

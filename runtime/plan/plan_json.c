@@ -65,15 +65,23 @@ static json_t *append(json_t *array, json_t *item) {
     return NULL;
 }
 
+/* What operands that enter delayed scaling begin with. */
+static const char *histories(const mpt_plan_phase *phase) {
+    if (phase->n_entering == 0)
+        return "none";
+    return phase->n_warm == phase->n_entering ? "warm" : "current";
+}
+
 static json_t *phases(const mpt_plan *plan) {
     json_t *array = json_array();
     for (int p = 0; array && p < plan->n_phases; p++) {
         const mpt_plan_phase *phase = &plan->phases[p];
         json_t *item =
-            json_pack("{s:o, s:I, s:s, s:I, s:o, s:i}", "name", mpt_json_text(phase->name),
-                      "from", (json_int_t)phase->from, "schedule_hash", phase->hash, "steps",
-                      (json_int_t)phase->steps, "coverage", coverage(phase, false),
-                      "layers_changed", phase->n_changed);
+            json_pack("{s:o, s:I, s:s, s:s, s:I, s:o, s:i, s:s}", "name",
+                      mpt_json_text(phase->name), "from", (json_int_t)phase->from, "by",
+                      phase->by_applied ? "applied" : "attempted", "schedule_hash", phase->hash,
+                      "steps", (json_int_t)phase->steps, "coverage", coverage(phase, false),
+                      "layers_changed", phase->n_changed, "histories", histories(phase));
         array = append(array, item);
     }
     return array;

@@ -45,6 +45,29 @@ static void print_optimizer(const mpt_train *train, mpt_str *out) {
     mpt_text_line(out, "optimizer", text.data);
 }
 
+static void print_loss_scale(const mpt_loss_scale *scale, mpt_str *out) {
+    if (scale->kind == MPT_LOSS_SCALE_STATIC)
+        mpt_text_linef(out, "loss scale", "%g", scale->scale);
+    if (scale->kind == MPT_LOSS_SCALE_DYNAMIC)
+        mpt_text_linef(out, "loss scale",
+                       "dynamic from %g: times %g after %lld good steps, times %g after a "
+                       "skipped one%s, from %g to %g",
+                       scale->init, scale->growth, (long long)scale->interval, scale->backoff,
+                       scale->hysteresis > 1 ? " beyond its hysteresis" : "", scale->min,
+                       scale->max);
+}
+
+/* Where evaluation has a precision of its own. */
+static void print_evaluation(const mpt_program *program, mpt_str *out) {
+    mpt_str text;
+    mpt_str_init(&text, out->ctx);
+    if (mpt_program_eval_text(program, &text))
+        mpt_text_linef(out, "evaluation", "%s in fprop of all linear layers",
+                       text.failed ? "" : text.data);
+    out->failed |= text.failed;
+    mpt_str_deinit(&text);
+}
+
 static void print_training(const mpt_train *train, mpt_str *out) {
     mpt_words text = {.len = 0};
     mpt_words_things(&text, train->steps, "step");
@@ -86,9 +109,33 @@ static void print_head(const mpt_plan *plan, mpt_str *out) {
     print_training(&p->train, out);
     print_optimizer(&p->train, out);
     print_lr(&p->train, out);
+    print_loss_scale(&p->recipe->loss_scale, out);
+    print_evaluation(p, out);
 }
 
 /* ---- phases, memory, work ---- */
+
+/* Below the table: starts that skipped steps move, and scales of operands that begin to follow
+ * their history. */
+static void print_switches(const mpt_plan *plan, mpt_str *out) {
+    for (int p = 1; p < plan->n_phases; p++) {
+        const mpt_plan_phase *phase = &plan->phases[p];
+        if (phase->by_applied)
+            mpt_str_printf(out,
+                           "  %s: after %lld applied steps, at the step given where none is "
+                           "skipped\n",
+                           phase->name, (long long)plan->program->phase_start[p]);
+        if (phase->n_entering == 0)
+            continue;
+        mpt_str_printf(out, "  %s: %d operand%s enter%s delayed scaling, ", phase->name,
+                       phase->n_entering, phase->n_entering == 1 ? "" : "s",
+                       phase->n_entering == 1 ? "s" : "");
+        if (phase->n_warm == phase->n_entering)
+            mpt_str_printf(out, "by histories that '%s' records\n", plan->phases[p - 1].name);
+        else
+            mpt_str_printf(out, "with current scales at the first step\n");
+    }
+}
 
 static void print_phases(const mpt_plan *plan, mpt_str *out) {
     mpt_table table;
@@ -100,6 +147,8 @@ static void print_phases(const mpt_plan *plan, mpt_str *out) {
         for (int i = 0; i < phase->n_covers; i++)
             mpt_words_add(&covers, "%s%s %d", i ? ", " : "", phase->covers[i].label,
                           phase->covers[i].n_layers);
+        if (phase->by_applied)
+            mpt_words_add(&from, "about ");
         mpt_words_count(&from, phase->from);
         mpt_words_count(&steps, phase->steps);
         mpt_table_cell(&table, "%s", phase->name);
@@ -113,6 +162,7 @@ static void print_phases(const mpt_plan *plan, mpt_str *out) {
         mpt_table_cell(&table, "%s", covers.data);
     }
     mpt_text_table(out, &table);
+    print_switches(plan, out);
 }
 
 /* Bytes in a unit that leaves digits to read: a proxy's memory is no zero GB. */
@@ -197,7 +247,7 @@ static void print_defaults(const mpt_plan *plan, mpt_str *out) {
     mpt_words text = {.len = 0};
     if (!recipe->base_set)
         mpt_words_add(&text, "precision.base %s", mpt_dtype_name(recipe->base));
-    if (recipe->loss_scale == 0)
+    if (recipe->loss_scale.kind == MPT_LOSS_SCALE_NONE)
         mpt_words_add(&text, "%sprecision.loss_scale none", text.len ? ", " : "");
     for (int i = 0; record && i < record->n_fields; i++) {
         const mpt_field *field = &record->fields[i];

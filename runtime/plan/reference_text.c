@@ -23,7 +23,9 @@ const mpt_reference_text mpt_reference_texts[] = {
      "`wsd`, `from` of a phase). A number up to 1 written with a decimal point or an exponent "
      "is a fraction of the run; any other number is a count. A count is of steps; for `warmup` "
      "and `decay` it is of tokens where the run is given in tokens (`train.tokens`). `from` of "
-     "a phase always counts attempted steps, from 0.\n\n"
+     "a phase always counts steps, from 0: attempted ones, or with `by = \"applied\"` those "
+     "that "
+     "were not skipped.\n\n"
      "| written | means |\n"
      "| --- | --- |\n"
      "| `decay = 0.2` | the last fifth of the run |\n"
@@ -172,6 +174,7 @@ const mpt_reference_word mpt_reference_examples[] = {
     {"state", "state = { adam_m = bf16, adam_v = bf16 }", ""},
     {"ops", "ops = { softmax = bf16, norm = fp32 }", ""},
     {"static", "loss_scale = static(1024)", ""},
+    {"dynamic", "loss_scale = dynamic { init = 65536, interval = 2000 }", ""},
     {"rule", "rule { \"linear\", blocks = last(8), gemms = {\"fprop\"}, use = bf16 }", ""},
     {"gemm", "gemm { weight = e4m3, activation = e4m3, gradient = e5m2 }", ""},
     {"fprop", "fprop = { x = nvfp4, w = nvfp4, output = bf16 }", ""},
@@ -187,7 +190,7 @@ const mpt_reference_word mpt_reference_examples[] = {
     {"train",
      "train = { steps = 300, batch = 16, sequence = 128, lr = constant { peak = 1e-3 } }", ""},
     {"recompute", "recompute = { every = 2 }", ""},
-    {"eval", "eval = { every = 100, batches = 8 }", ""},
+    {"eval", "eval = { every = 100, batches = 8, use = bf16 }", ""},
     {"adamw", "optimizer = adamw { betas = {0.9, 0.95}, eps = 1e-8, weight_decay = 0.1 }", ""},
     {"sgd", "optimizer = sgd { momentum = 0.9 }", ""},
     {"constant", "lr = constant { peak = 1e-3, warmup = 100 }", ""},

@@ -114,19 +114,19 @@ static void check_all_shadowed(checker *c) {
         check_shadowed(c, (mpt_cascade_rule){&r->rules[i], -1, i});
     for (int p = 0; p < r->n_phases; p++)
         for (int i = 0; i < r->phases[p].n_rules; i++)
-            check_shadowed(c, (mpt_cascade_rule){&r->phases[p].rules[i], p, i});
+            check_shadowed(c, mpt_phase_rule(r, p, i));
 }
 
 static void check_no_effect(checker *c) {
     const mpt_recipe *r = c->recipe;
-    int64_t steps = mpt_recipe_train(r, false).steps;
     const mpt_field *decay = mpt_record_lookup(&mpt_record_train, "decay");
     const mpt_field *eval = mpt_record_lookup(&mpt_record_train, "eval");
     if (mpt_record_has(&mpt_record_train, &r->train, decay) &&
         r->train.optimizer.weight_decay == 0)
         warn(c, WARNING_NO_EFFECT, r->where,
              "train.decay chooses what weight decay applies to, but weight_decay is 0");
-    if (mpt_record_has(&mpt_record_train, &r->train, eval) && r->train.eval_every == 0)
+    if (mpt_record_has(&mpt_record_train, &r->train, eval) && r->train.eval_every == 0 &&
+        !r->train.eval_use)
         warn(c, WARNING_NO_EFFECT, r->where,
              "train.eval.batches counts for evaluations in between, but eval.every is 0");
     bool recomputes = r->train.recompute.every > 0 ||
@@ -137,11 +137,6 @@ static void check_no_effect(checker *c) {
     if (r->train_proxy.set && !r->proxy.present)
         warn(c, WARNING_NO_EFFECT, r->where,
              "train.proxy is for a proxy, but the recipe has none");
-    for (int p = 1; p < r->n_phases; p++)
-        if (mpt_phase_start(&r->phases[p], steps) >= steps)
-            warn(c, WARNING_NO_EFFECT, r->phases[p].where,
-                 "phases[%d]: '%s' starts after the run's %lld steps", p + 1, r->phases[p].name,
-                 (long long)steps);
 }
 
 /* ---- policies ---- */
@@ -351,6 +346,43 @@ static void check_nothing_quantized(checker *c) {
              c->model.n_blocks);
 }
 
+/* ---- phases ---- */
+
+/* Whether an operand is scaled by its history in phase p and was not in the one before. */
+static bool enters_delayed(const checker *c, int p) {
+    for (int i = 0; i < c->model.n; i++)
+        for (int s = 0; is_gemm_layer(&c->model.layers[i]) && s < MPT_SLOT_COUNT; s++)
+            if (c->policies[p][i].slot[s].scale.kind == MPT_SCALING_DELAYED &&
+                c->policies[p - 1][i].slot[s].scale.kind != MPT_SCALING_DELAYED)
+                return true;
+    return false;
+}
+
+static void check_phase(checker *c, int p) {
+    const mpt_phase *phase = &c->recipe->phases[p];
+    if (p == 0 && phase->by == MPT_BY_APPLIED)
+        warn(c, WARNING_NO_EFFECT, phase->where,
+             "phases[1].by: the first phase starts with the run, whatever is counted");
+    if (phase->warm_histories && p == 0)
+        warn(c, WARNING_NO_EFFECT, phase->where,
+             "phases[1].warm_histories: no phase before it could record them");
+    else if (phase->warm_histories && !enters_delayed(c, p))
+        warn(c, WARNING_NO_EFFECT, phase->where,
+             "phases[%d].warm_histories: no operand enters delayed scaling in '%s'", p + 1,
+             phase->name);
+    for (int proxy = 0; p > 0 && proxy <= c->recipe->proxy.present; proxy++) {
+        mpt_train train = mpt_recipe_train(c->recipe, proxy);
+        if (mpt_phase_start(phase, &train) < train.steps)
+            continue;
+        warn(c, WARNING_NO_EFFECT, phase->where,
+             "phases[%d]: '%s' starts after the %s %lld steps", p + 1, phase->name,
+             proxy ? "proxy's" : "run's", (long long)train.steps);
+        return;
+    }
+}
+
+/* ---- the loss scale ---- */
+
 /* Whether any value of any phase is FP16, and where the first rule says so. */
 static bool uses_fp16(const checker *c, mpt_where *where) {
     const mpt_recipe *r = c->recipe;
@@ -383,16 +415,27 @@ static bool uses_fp16(const checker *c, mpt_where *where) {
 static void check_loss_scale(checker *c) {
     const mpt_recipe *r = c->recipe;
     mpt_where where;
-    bool fp16 = uses_fp16(c, &where);
-    if (fp16 && r->loss_scale == 0)
-        warn(c, WARNING_FP16_NO_LOSS_SCALE, where,
-             "fp16 gradients below 6e-8 vanish: give precision.loss_scale = static(1024)");
-    if (!fp16 && r->loss_scale > 0)
-        warn(c, WARNING_LOSS_SCALE_UNUSED, r->where,
-             "precision.loss_scale is %g, but nothing is in fp16", r->loss_scale);
-    if (r->loss_scale > 0 && r->loss_scale < 1)
-        warn(c, WARNING_LOSS_SCALE_BELOW_ONE, r->where,
-             "precision.loss_scale is %g: it makes small gradients smaller", r->loss_scale);
+    const mpt_loss_scale *scale = &r->loss_scale;
+    bool fp16 = uses_fp16(c, &where), dynamic = scale->kind == MPT_LOSS_SCALE_DYNAMIC;
+    mpt_where said = scale->where.file ? scale->where : r->where;
+    if (scale->kind == MPT_LOSS_SCALE_NONE) {
+        if (fp16)
+            warn(c, WARNING_FP16_NO_LOSS_SCALE, where,
+                 "fp16 gradients below 6e-8 vanish: give precision.loss_scale = static(1024), "
+                 "or dynamic { }");
+        return;
+    }
+    if (!fp16 && dynamic)
+        warn(c, WARNING_LOSS_SCALE_UNUSED, said,
+             "precision.loss_scale is dynamic, but nothing is in fp16");
+    else if (!fp16)
+        warn(c, WARNING_LOSS_SCALE_UNUSED, said,
+             "precision.loss_scale is %g, but nothing is in fp16", scale->scale);
+    double least = dynamic ? scale->min : scale->scale;
+    if (least < 1)
+        warn(c, WARNING_LOSS_SCALE_BELOW_ONE, said,
+             "precision.loss_scale%s is %g: it makes small gradients smaller",
+             dynamic ? ".min" : "", least);
 }
 
 /* ---- training ---- */
@@ -420,6 +463,8 @@ mpt_status mpt_recipe_check(mpt_recipe *recipe, mpt_arena *arena, const mpt_laye
     check_all_shadowed(&c);
     check_nothing_quantized(&c);
     check_no_effect(&c);
+    for (int p = 0; p < recipe->n_phases; p++)
+        check_phase(&c, p);
     check_sources(&c);
     check_operands(&c, WARNING_SR_FORWARD, rounds_stochastically, MPT_SLOT_FPROP_W,
                    "stochastic rounding, known to diverge, in fprop");

@@ -152,44 +152,131 @@ static mpt_status check_rule(const mpt_recipe *recipe, const mpt_cascade_rule *c
     return mpt_blocks_check(recipe->ctx, &rule->blocks, path, rule->where);
 }
 
+static mpt_status check_phase_rule(const mpt_recipe *recipe, int phase, int i) {
+    mpt_cascade_rule rule = mpt_phase_rule(recipe, phase, i);
+    return check_rule(recipe, &rule);
+}
+
+/* What evaluation uses must say something of fprop, and have no history: that is training's. */
+static mpt_status check_evaluation(const mpt_recipe *recipe, mpt_rule *rule) {
+    bool speaks = rule->use.bare || rule->use.has_output[MPT_GEMM_FPROP];
+    for (int s = MPT_SLOT_FPROP_X; s <= MPT_SLOT_FPROP_W; s++) {
+        const mpt_slot_use *use = &rule->use.slot[s];
+        speaks = speaks || use->has_format || use->set;
+        if (use->q.scale.kind == MPT_SCALING_DELAYED)
+            REFUSE(recipe, rule->where, "give scale = current {}",
+                   "train.eval.use: delayed scaling has no history in an evaluation");
+    }
+    if (!speaks)
+        REFUSE(recipe, rule->where, "name a format, or operands of fprop: use = bf16",
+               "train.eval.use: it says nothing of fprop, which is all that evaluation runs");
+    return check_rule(recipe, &(mpt_cascade_rule){rule, -1, -1});
+}
+
+static mpt_status check_evaluations(const mpt_recipe *recipe) {
+    mpt_rule *full = recipe->train.eval_use, *proxy = recipe->train_proxy.eval_use;
+    if (full)
+        MPT_TRY(check_evaluation(recipe, full));
+    return proxy ? check_evaluation(recipe, proxy) : MPT_OK;
+}
+
 static mpt_status check_rules(mpt_recipe *recipe) {
     for (int i = 0; i < recipe->n_rules; i++)
         MPT_TRY(check_rule(recipe, &(mpt_cascade_rule){&recipe->rules[i], -1, i}));
     for (int p = 0; p < recipe->n_phases; p++)
         for (int i = 0; i < recipe->phases[p].n_rules; i++)
-            MPT_TRY(check_rule(recipe, &(mpt_cascade_rule){&recipe->phases[p].rules[i], p, i}));
-    return MPT_OK;
+            MPT_TRY(check_phase_rule(recipe, p, i));
+    return check_evaluations(recipe);
 }
 
 /* ---- phases ---- */
 
-/* Starts written alike are compared as written, others in steps of the full run. */
-static bool in_order(const mpt_phase *a, const mpt_phase *b, int64_t steps) {
-    if (a->from_is_fraction == b->from_is_fraction)
+/* Starts written alike are compared as written, others in steps of the full run, in which none
+ * is skipped. */
+static bool in_order(const mpt_phase *a, const mpt_phase *b, const mpt_train *train) {
+    const char *word = mpt_phase_start_word(a);
+    if (strcmp(word, mpt_phase_start_word(b)) != 0)
+        return mpt_phase_start(a, train) < mpt_phase_start(b, train);
+    if (strcmp(word, "tokens") == 0)
+        return a->tokens < b->tokens;
+    if (strcmp(word, "from") == 0 && a->from_is_fraction == b->from_is_fraction)
         return a->from < b->from;
-    return mpt_phase_start(a, steps) < mpt_phase_start(b, steps);
+    return mpt_phase_start(a, train) < mpt_phase_start(b, train);
+}
+
+/* A start above 0, however it is written. */
+static bool starts_late(const mpt_phase *phase) {
+    const char *word = mpt_phase_start_word(phase);
+    return strcmp(word, "tokens") == 0  ? phase->tokens > 0
+           : strcmp(word, "steps") == 0 ? phase->steps > 0
+                                        : phase->from > 0;
+}
+
+/* Of from, steps and tokens a phase says one at most. */
+static mpt_status check_start(const mpt_recipe *recipe, int index) {
+    static const char *const words[] = {"from", "steps", "tokens"};
+    const mpt_phase *phase = &recipe->phases[index];
+    const char *first = NULL;
+    for (size_t i = 0; i < MPT_COUNT(words); i++) {
+        const mpt_field *field = mpt_record_lookup(&mpt_record_phase, words[i]);
+        if (!mpt_record_has(&mpt_record_phase, phase, field))
+            continue;
+        if (first)
+            REFUSE(recipe, phase->where, "give one of them",
+                   "phases[%d]: %s and %s both say where '%s' starts", index + 1, first,
+                   words[i], phase->name);
+        first = words[i];
+    }
+    return MPT_OK;
 }
 
 static mpt_status check_phases(mpt_recipe *recipe) {
-    int64_t steps = mpt_recipe_train(recipe, false).steps;
+    mpt_train train = mpt_recipe_train(recipe, false);
     if (recipe->n_phases == 0)
         return mpt_recipe_append_phase(recipe, "main") ? MPT_OK : MPT_OUT_OF_MEMORY;
     const mpt_phase *phases = recipe->phases;
-    if (phases[0].from > 0)
-        REFUSE(recipe, phases[0].where, "leave its from out",
-               "phases[1].from: the first phase starts with the run");
+    for (int i = 0; i < recipe->n_phases; i++)
+        MPT_TRY(check_start(recipe, i));
+    if (starts_late(&phases[0])) {
+        const char *word = mpt_phase_start_word(&phases[0]);
+        mpt_status status = MPT_FAIL(recipe->ctx, MPT_INVALID, phases[0].where,
+                                     "phases[1].%s: the first phase starts with the run", word);
+        mpt_hint(recipe->ctx, "leave its %s out", word);
+        return status;
+    }
     for (int i = 1; i < recipe->n_phases; i++) {
         for (int k = 0; k < i; k++)
             if (strcmp(phases[i].name, phases[k].name) == 0)
                 REFUSE(recipe, phases[i].where, "give each phase a name of its own",
                        "phases[%d]: there is a phase '%s' already", i + 1, phases[i].name);
         /* The first phase's 0 is the same start as a step and as a fraction. */
-        bool order = i == 1 ? phases[1].from > 0 : in_order(&phases[i - 1], &phases[i], steps);
+        bool order =
+            i == 1 ? starts_late(&phases[1]) : in_order(&phases[i - 1], &phases[i], &train);
         if (!order)
-            REFUSE(recipe, phases[i].where, "list phases in the order of their from",
-                   "phases[%d].from: '%s' does not start after '%s'", i + 1, phases[i].name,
-                   phases[i - 1].name);
+            REFUSE(recipe, phases[i].where, "list phases in the order in which they start",
+                   "phases[%d].%s: '%s' does not start after '%s'", i + 1,
+                   mpt_phase_start_word(&phases[i]), phases[i].name, phases[i - 1].name);
     }
+    return MPT_OK;
+}
+
+/* ---- the loss scale ---- */
+
+static mpt_status check_loss_scale(const mpt_recipe *recipe) {
+    const mpt_loss_scale *scale = &recipe->loss_scale;
+    mpt_where where = scale->where.file ? scale->where : recipe->where;
+    if (scale->kind == MPT_LOSS_SCALE_STATIC && !(scale->scale > 0))
+        REFUSE(recipe, where, "give one: loss_scale = static(1024)",
+               "precision.loss_scale: the static scale has no value");
+    if (scale->kind != MPT_LOSS_SCALE_DYNAMIC)
+        return MPT_OK;
+    if (scale->min > scale->max)
+        REFUSE(recipe, where, "give a min that is no larger than max",
+               "precision.loss_scale.min: %g is above max %g", scale->min, scale->max);
+    if (scale->init < scale->min || scale->init > scale->max)
+        REFUSE(recipe, where, "start inside, or move min or max",
+               "precision.loss_scale.init: %g is not between min %g and max %g", scale->init,
+               scale->min, scale->max);
     return MPT_OK;
 }
 
@@ -204,6 +291,7 @@ mpt_status mpt_recipe_freeze(mpt_recipe *recipe) {
     MPT_TRY(check_data(recipe));
     MPT_TRY(check_rules(recipe));
     MPT_TRY(check_phases(recipe));
+    MPT_TRY(check_loss_scale(recipe));
     recipe->base_set = recipe->base != MPT_DTYPE_COUNT;
     if (!recipe->base_set)
         recipe->base = MPT_DTYPE_BF16;

@@ -226,6 +226,14 @@ static mpt_status parse_use(const rule_text *rule, const mpt_rule_desc *desc, mp
     return MPT_OK;
 }
 
+mpt_status mpt_use_parse(mpt_recipe *recipe, const char *path, const char *text,
+                         mpt_where where, mpt_use *out) {
+    rule_text rule = {.recipe = recipe, .where = where};
+    mpt_rule_desc desc = {.use = text};
+    snprintf(rule.path, sizeof rule.path, "%s", path);
+    return parse_use(&rule, &desc, out);
+}
+
 /* ---- selectors, blocks, gemms ---- */
 
 static mpt_status parse_selectors(const rule_text *rule, const char *text, mpt_rule *out) {
@@ -323,7 +331,8 @@ static mpt_status parse_blocks(const rule_text *rule, const char *text, mpt_bloc
 
 /* ---- public ---- */
 
-static mpt_status find_phase(mpt_recipe *recipe, const char *name, mpt_where where, int *out) {
+static mpt_status find_phase(mpt_recipe *recipe, const char *what, const char *name,
+                             mpt_where where, int *out) {
     *out = -1;
     for (int i = 0; name && i < recipe->n_phases; i++)
         if (strcmp(recipe->phases[i].name, name) == 0)
@@ -331,7 +340,7 @@ static mpt_status find_phase(mpt_recipe *recipe, const char *name, mpt_where whe
     if (!name || *out >= 0)
         return MPT_OK;
     mpt_status status =
-        MPT_FAIL(recipe->ctx, MPT_INVALID, where, "rule: there is no phase '%s'", name);
+        MPT_FAIL(recipe->ctx, MPT_INVALID, where, "%s: there is no phase '%s'", what, name);
     mpt_hint(recipe->ctx, "add it first, by mpt_recipe_add_phase");
     return status;
 }
@@ -345,13 +354,16 @@ static mpt_status add_rule(mpt_recipe *recipe, const mpt_rule_desc *desc) {
         if (!text.where.file)
             return MPT_OUT_OF_MEMORY;
     }
-    MPT_TRY(find_phase(recipe, desc->phase, text.where, &phase));
+    MPT_TRY(find_phase(recipe, "rule", desc->phase, text.where, &phase));
     int *n = phase < 0 ? &recipe->n_rules : &recipe->phases[phase].n_rules;
     mpt_rule *rule = mpt_recipe_append_rule(recipe, phase);
     if (!rule)
         return MPT_OUT_OF_MEMORY;
     rule->where = text.where;
-    mpt_rule_path(&(mpt_cascade_rule){rule, phase, *n - 1}, text.path);
+    mpt_cascade_rule named = {rule, phase, *n - 1};
+    if (phase >= 0)
+        named = mpt_phase_rule(recipe, phase, *n - 1);
+    mpt_rule_path(&named, text.path);
     mpt_status status = parse_selectors(&text, desc->selector, rule);
     if (status == MPT_OK)
         status = parse_gemms(&text, desc->gemms, rule);
@@ -389,4 +401,36 @@ mpt_status mpt_recipe_add_phase(mpt_recipe *recipe, const char *name, const char
     if (status != MPT_OK)
         recipe->n_phases--;
     return status;
+}
+
+/* Puts the rule of a phase's `use` in front, or takes it out again where it is refused. */
+static mpt_status set_phase_use(mpt_recipe *recipe, int index, const char *text) {
+    mpt_phase *phase = &recipe->phases[index];
+    char path[MPT_RULE_PATH];
+    mpt_use use;
+    memset(&use, 0, sizeof use);
+    snprintf(path, sizeof path, "phases[%d]", index + 1);
+    MPT_TRY(mpt_use_parse(recipe, path, text, recipe->where, &use));
+    if (!phase->has_use && !mpt_recipe_insert_use(recipe, index, recipe->where))
+        return MPT_OUT_OF_MEMORY;
+    phase->rules[0].use = use;
+    return MPT_OK;
+}
+
+mpt_status mpt_recipe_set_phase(mpt_recipe *recipe, const char *phase, const char *path,
+                                const char *value) {
+    char prefix[MPT_RULE_PATH];
+    int index;
+    MPT_REQUIRE_OBJECT(recipe);
+    MPT_REQUIRE(recipe->ctx, phase);
+    MPT_REQUIRE(recipe->ctx, path);
+    MPT_REQUIRE(recipe->ctx, value);
+    MPT_TRY(mpt_host_check_open(recipe, "phase"));
+    MPT_TRY(find_phase(recipe, "phase", phase, recipe->where, &index));
+    if (strcmp(path, "use") == 0)
+        return set_phase_use(recipe, index, value);
+    snprintf(prefix, sizeof prefix, "phases[%d]", index + 1);
+    mpt_text_setting setting = {prefix, path, value, recipe->where};
+    return mpt_record_set_under(recipe->ctx, &recipe->arena, &mpt_record_phase,
+                                &recipe->phases[index], &setting);
 }

@@ -209,17 +209,40 @@ static void print_ops(const mpt_recipe *recipe, mpt_dtype base, mpt_str *out) {
                        mpt_dtype_name(recipe->activation));
 }
 
+/* The same start is the same text: steps = 500 is from = 500, and 0 is 0 however written. */
+static void print_start(const mpt_phase *phase, mpt_str *out) {
+    const char *word = mpt_phase_start_word(phase);
+    mpt_span from = {phase->from, phase->from_is_fraction};
+    bool in_tokens = strcmp(word, "tokens") == 0;
+    if (in_tokens || strcmp(word, "steps") == 0)
+        from = (mpt_span){in_tokens ? phase->tokens : (double)phase->steps, false};
+    if (from.value == 0)
+        from.fraction = false;
+    print_span(&from, out);
+    mpt_str_printf(out, "%s\n", in_tokens && from.value > 0 ? " tokens" : "");
+}
+
 static void print_phase(const mpt_recipe *recipe, int index, mpt_str *out) {
     mpt_phase *phase = &recipe->phases[index];
-    mpt_span from = {phase->from, phase->from_is_fraction};
     mpt_str_printf(out, "phases[%d] = %s\nphases[%d].from = ", index + 1, phase->name,
                    index + 1);
-    if (from.value == 0)
-        from.fraction = false; /* the same start either way */
-    print_span(&from, out);
-    mpt_str_printf(out, "\n");
+    print_start(phase, out);
+    if (phase->by == MPT_BY_APPLIED)
+        mpt_str_printf(out, "phases[%d].by = applied\n", index + 1);
+    if (phase->warm_histories)
+        mpt_str_printf(out, "phases[%d].warm_histories = true\n", index + 1);
     for (int i = 0; i < phase->n_rules; i++)
         print_rule(&(mpt_cascade_rule){&phase->rules[i], index, i}, out);
+}
+
+static void print_loss_scale(const mpt_loss_scale *scale, mpt_str *out) {
+    if (scale->kind != MPT_LOSS_SCALE_DYNAMIC) {
+        mpt_str_printf(out, "precision.loss_scale = %.17g\n",
+                       scale->kind == MPT_LOSS_SCALE_STATIC ? scale->scale : 0);
+        return;
+    }
+    mpt_str_printf(out, "precision.loss_scale = dynamic\n");
+    print_record(&mpt_record_dynamic, scale, "precision.loss_scale", out);
 }
 
 void mpt_recipe_canonical(const mpt_recipe *recipe, mpt_str *out) {
@@ -232,7 +255,7 @@ void mpt_recipe_canonical(const mpt_recipe *recipe, mpt_str *out) {
     mpt_str_printf(out, "precision.state.residual = %s\n", mpt_dtype_name(residual));
     print_ops(recipe, base, out);
     print_state(&recipe->state, out);
-    mpt_str_printf(out, "precision.loss_scale = %.17g\n", recipe->loss_scale);
+    print_loss_scale(&recipe->loss_scale, out);
     for (int i = 0; i < recipe->n_rules; i++)
         print_rule(&(mpt_cascade_rule){&recipe->rules[i], -1, i}, out);
     for (int i = 0; i < recipe->n_phases; i++)

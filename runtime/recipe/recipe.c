@@ -79,6 +79,30 @@ mpt_phase *mpt_recipe_append_phase(mpt_recipe *recipe, const char *name) {
     return phase;
 }
 
+static const char *const all_linear[] = {"linear"};
+
+mpt_rule *mpt_recipe_insert_use(mpt_recipe *recipe, int phase, mpt_where where) {
+    mpt_phase *p = &recipe->phases[phase];
+    if (!mpt_recipe_append_rule(recipe, phase))
+        return NULL;
+    memmove(p->rules + 1, p->rules, (size_t)(p->n_rules - 1) * sizeof *p->rules);
+    p->rules[0] =
+        (mpt_rule){.where = where, .predicate = -1, .n_selectors = 1, .selectors = all_linear};
+    p->has_use = true;
+    return p->rules;
+}
+
+mpt_rule *mpt_recipe_make_eval_use(mpt_recipe *recipe, mpt_where where) {
+    mpt_rule *rule = mpt_arena_alloc(&recipe->arena, sizeof *rule);
+    if (rule)
+        *rule = (mpt_rule){.where = where,
+                           .predicate = -1,
+                           .n_selectors = 1,
+                           .selectors = all_linear,
+                           .gemms = 1u << MPT_GEMM_FPROP};
+    return rule;
+}
+
 mpt_status mpt_recipe_append_allow(mpt_recipe *recipe, const char *name, mpt_where where) {
     int n_names;
     const char *const *names = mpt_warning_names(&n_names);
@@ -122,6 +146,7 @@ mpt_train mpt_recipe_train(const mpt_recipe *recipe, bool proxy) {
         if (field->record == &mpt_record_eval) {
             train.eval_every = over->eval_every;
             train.eval_batches = over->eval_batches;
+            train.eval_use = over->eval_use;
         }
     }
     if (train.micro_batch == 0)
@@ -146,7 +171,38 @@ int64_t mpt_span_steps(const mpt_span *span, const mpt_train *train) {
     return (int64_t)ceil(span->value / ((double)train->batch * (double)train->sequence));
 }
 
-int64_t mpt_phase_start(const mpt_phase *phase, int64_t steps) {
-    return phase->from_is_fraction ? (int64_t)floor(phase->from * (double)steps + 0.5)
-                                   : (int64_t)phase->from;
+/* Whether a field of a phase was said. */
+static bool phase_says(const mpt_phase *phase, const char *name) {
+    return mpt_record_has(&mpt_record_phase, phase, mpt_record_lookup(&mpt_record_phase, name));
+}
+
+const char *mpt_phase_start_word(const mpt_phase *phase) {
+    return phase_says(phase, "tokens")  ? "tokens"
+           : phase_says(phase, "steps") ? "steps"
+                                        : "from";
+}
+
+int64_t mpt_phase_start(const mpt_phase *phase, const mpt_train *train) {
+    mpt_train whole = *train;
+    if (phase_says(phase, "tokens")) {
+        whole.tokens = phase->tokens;
+        return phase->tokens > 0 ? mpt_train_steps(&whole) : 0;
+    }
+    if (phase_says(phase, "steps"))
+        return phase->steps;
+    if (!phase->from_is_fraction)
+        return (int64_t)phase->from;
+    return (int64_t)floor(phase->from * (double)mpt_train_steps(train) + 0.5);
+}
+
+double mpt_loss_scale_first(const mpt_loss_scale *scale) {
+    switch (scale->kind) {
+    case MPT_LOSS_SCALE_STATIC:
+        return scale->scale;
+    case MPT_LOSS_SCALE_DYNAMIC:
+        return (double)(float)scale->init;
+    case MPT_LOSS_SCALE_NONE:
+        break;
+    }
+    return 1;
 }

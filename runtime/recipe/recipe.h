@@ -68,11 +68,20 @@ typedef struct mpt_rule {
     bool decides; /* after resolving: it decided a field of some layer */
 } mpt_rule;
 
+/* Which steps a phase's start counts: all of them, or those that changed the weights. */
+typedef enum mpt_phase_by { MPT_BY_ATTEMPTED, MPT_BY_APPLIED } mpt_phase_by;
+
 typedef struct mpt_phase {
     const char *name;
     mpt_where where;
+    uint64_t set;          /* one bit a schema row */
     double from;           /* where it starts ... */
-    bool from_is_fraction; /* ... as a fraction of the run, else an attempted step */
+    bool from_is_fraction; /* ... as a fraction of the run, else a step */
+    int64_t steps;         /* or so, where that was said ... */
+    double tokens;         /* ... or so */
+    mpt_phase_by by;
+    bool warm_histories; /* the phase before records amaxes for this one's delayed scales */
+    bool has_use;        /* rules[0] is what `use` says, over all linear layers */
     int n_rules, cap_rules;
     mpt_rule *rules; /* added after the recipe's own */
 } mpt_phase;
@@ -130,7 +139,24 @@ typedef struct mpt_train {
     uint64_t seed;
     int64_t eval_every; /* 0: only at the end */
     int64_t eval_batches;
+    mpt_rule *eval_use; /* what evaluation lays over all other rules; NULL: nothing */
 } mpt_train;
+
+/* ---- the loss scale ---- */
+
+typedef enum mpt_loss_scale_kind {
+    MPT_LOSS_SCALE_NONE,
+    MPT_LOSS_SCALE_STATIC,
+    MPT_LOSS_SCALE_DYNAMIC
+} mpt_loss_scale_kind;
+typedef struct mpt_loss_scale {
+    mpt_loss_scale_kind kind;
+    double scale; /* static */
+    double init, growth, backoff, min, max;
+    int64_t interval;   /* good steps in a row before it grows */
+    int64_t hysteresis; /* bad steps before it falls */
+    mpt_where where;    /* file NULL: of the recipe */
+} mpt_loss_scale;
 
 /* ---- data ---- */
 
@@ -215,8 +241,8 @@ struct mpt_recipe {
     mpt_rule *rules;
     int n_phases, cap_phases;
     mpt_phase *phases; /* n_phases >= 1 once frozen: a recipe without phases has one, "main" */
-    double loss_scale; /* 0: none declared; static otherwise */
-    mpt_train train;   /* of the full model */
+    mpt_loss_scale loss_scale;
+    mpt_train train;           /* of the full model */
     mpt_train train_proxy;     /* only the fields in its `set` count; see mpt_recipe_train */
     mpt_written_lr written[2]; /* of `train` and of `train_proxy`; for set.c */
     mpt_data_spec data;
@@ -234,6 +260,12 @@ mpt_status mpt_recipe_new(mpt_ctx *ctx, const char *name, const char *file, mpt_
 mpt_rule *mpt_recipe_append_rule(mpt_recipe *recipe, int phase);
 mpt_phase *mpt_recipe_append_phase(mpt_recipe *recipe, const char *name);
 
+/* The rule that a phase's `use` stands for, in front of the phase's own; and that of
+ * train.eval.use, which speaks of fprop alone. Both select all linear layers and have an empty
+ * use. NULL when out of memory. */
+mpt_rule *mpt_recipe_insert_use(mpt_recipe *recipe, int phase, mpt_where where);
+mpt_rule *mpt_recipe_make_eval_use(mpt_recipe *recipe, mpt_where where);
+
 /* Silences a warning; an unknown name is an error. */
 mpt_status mpt_recipe_append_allow(mpt_recipe *recipe, const char *name, mpt_where where);
 
@@ -247,10 +279,16 @@ mpt_status mpt_recipe_set_at(mpt_recipe *recipe, const char *path, const char *v
 mpt_train mpt_recipe_train(const mpt_recipe *recipe, bool proxy);
 
 /* Lengths in optimizer steps: of the run (tokens are rounded up), of a span of it, and the
- * attempted step at which a phase starts. */
+ * steps, attempted or applied ones, after which a phase starts. */
 int64_t mpt_train_steps(const mpt_train *train);
 int64_t mpt_span_steps(const mpt_span *span, const mpt_train *train);
-int64_t mpt_phase_start(const mpt_phase *phase, int64_t steps);
+int64_t mpt_phase_start(const mpt_phase *phase, const mpt_train *train);
+
+/* The word that says where a phase starts: "from", "steps" or "tokens". */
+const char *mpt_phase_start_word(const mpt_phase *phase);
+
+/* The loss scale of the first step; 1 where none is declared. */
+double mpt_loss_scale_first(const mpt_loss_scale *scale);
 
 /* Checks what can be checked without a model, fills defaults, makes the one implicit phase. */
 mpt_status mpt_recipe_freeze(mpt_recipe *recipe);

@@ -331,7 +331,8 @@ static mpt_status match_all(cascade *c) {
 }
 
 /* A rule counts as deciding over all phases; the first phase starts the count again. Rows of
- * precision.ops are the same in all phases. */
+ * precision.ops are the same in all phases. What is laid over for evaluation takes nothing from
+ * that. */
 static void forget_deciders(const cascade *c, int phase) {
     for (int i = 0; phase == 0 && i < MPT_OPS_COUNT; i++)
         c->recipe->ops[i].decides = false;
@@ -342,33 +343,47 @@ static void forget_deciders(const cascade *c, int phase) {
             c->rules[r].rule->decides = false;
 }
 
-mpt_status mpt_cascade_make(mpt_recipe *recipe, int phase, const mpt_layer_list *model,
-                            mpt_arena *arena, mpt_cascade *out) {
+/* The cascade of one phase with `over`, where there is one, as its last rule. */
+static mpt_status make_cascade(mpt_recipe *recipe, int phase, const mpt_layer_list *model,
+                               mpt_rule *over, mpt_arena *arena, mpt_cascade *out) {
     *out = (mpt_cascade){.recipe = recipe, .model = *model};
     mpt_dtype base = recipe->base == MPT_DTYPE_COUNT ? MPT_DTYPE_BF16 : recipe->base;
     (void)mpt_quantizer_by_name(mpt_dtype_name(base), &out->base);
-    out->rules = mpt_cascade_list(recipe, phase, arena, &out->n_rules);
+    mpt_cascade_rule *rules = mpt_cascade_list(recipe, phase, arena, &out->n_rules);
+    if (rules && over)
+        rules[out->n_rules++] = (mpt_cascade_rule){over, -1, -1};
+    out->rules = rules;
     out->matches = mpt_arena_alloc(arena, mpt_size_mul((size_t)out->n_rules, (size_t)model->n));
     return out->rules && out->matches ? match_all(out) : MPT_OUT_OF_MEMORY;
 }
 
-mpt_status mpt_recipe_resolve(mpt_recipe *recipe, int phase, const mpt_layer *layers,
-                              int n_layers, int n_blocks, mpt_policy *policies) {
+mpt_status mpt_cascade_make(mpt_recipe *recipe, int phase, const mpt_layer_list *model,
+                            mpt_arena *arena, mpt_cascade *out) {
+    return make_cascade(recipe, phase, model, NULL, arena, out);
+}
+
+mpt_status mpt_recipe_resolve_under(mpt_recipe *recipe, int phase, mpt_layer_list model,
+                                    mpt_rule *over, mpt_policy *policies) {
     cascade c;
     mpt_arena arena;
     mpt_arena_init(&arena, recipe->ctx);
-    mpt_layer_list model = {layers, n_layers, n_blocks};
-    mpt_status status = mpt_cascade_make(recipe, phase, &model, &arena, &c);
+    mpt_status status = make_cascade(recipe, phase, &model, over, &arena, &c);
     bool *decides =
         status == MPT_OK ? mpt_arena_alloc(&arena, (size_t)c.n_rules) : (bool *)NULL;
     if (status == MPT_OK && !decides)
         status = MPT_OUT_OF_MEMORY;
-    if (status == MPT_OK)
+    if (status == MPT_OK && !over)
         forget_deciders(&c, phase);
-    for (int i = 0; status == MPT_OK && i < n_layers; i++)
+    for (int i = 0; status == MPT_OK && i < model.n; i++)
         status = resolve_layer(&c, i, decides, &policies[i]);
     mpt_arena_deinit(&arena);
     return status;
+}
+
+mpt_status mpt_recipe_resolve(mpt_recipe *recipe, int phase, const mpt_layer *layers,
+                              int n_layers, int n_blocks, mpt_policy *policies) {
+    mpt_layer_list model = {layers, n_layers, n_blocks};
+    return mpt_recipe_resolve_under(recipe, phase, model, NULL, policies);
 }
 
 /* ---- why ---- */

@@ -9,16 +9,16 @@
 #include <string.h>
 
 static const mpt_record *const records[] = {
-    &mpt_record_recipe,        &mpt_record_precision, &mpt_record_state,
-    &mpt_record_static,        &mpt_record_rule,      &mpt_record_gemm,
-    &mpt_record_fprop,         &mpt_record_dgrad,     &mpt_record_wgrad,
-    &mpt_record_quantizer,     &mpt_record_delayed,   &mpt_record_fixed_scale,
-    &mpt_record_four_over_six, &mpt_record_hadamard,  &mpt_record_phase,
-    &mpt_record_train,         &mpt_record_proxy,     &mpt_record_recompute,
-    &mpt_record_eval,          &mpt_record_adamw,     &mpt_record_sgd,
-    &mpt_record_constant,      &mpt_record_linear,    &mpt_record_cosine,
-    &mpt_record_wsd,           &mpt_record_synthetic, &mpt_record_text,
-    &mpt_record_ops,
+    &mpt_record_recipe,      &mpt_record_precision,     &mpt_record_state,
+    &mpt_record_static,      &mpt_record_dynamic,       &mpt_record_rule,
+    &mpt_record_gemm,        &mpt_record_fprop,         &mpt_record_dgrad,
+    &mpt_record_wgrad,       &mpt_record_quantizer,     &mpt_record_delayed,
+    &mpt_record_fixed_scale, &mpt_record_four_over_six, &mpt_record_hadamard,
+    &mpt_record_phase,       &mpt_record_train,         &mpt_record_proxy,
+    &mpt_record_recompute,   &mpt_record_eval,          &mpt_record_adamw,
+    &mpt_record_sgd,         &mpt_record_constant,      &mpt_record_linear,
+    &mpt_record_cosine,      &mpt_record_wsd,           &mpt_record_synthetic,
+    &mpt_record_text,        &mpt_record_ops,
 };
 
 const mpt_record *mpt_record_find(const char *name) {
@@ -56,6 +56,11 @@ const mpt_record *mpt_field_record(const mpt_field *field, const void *member) {
         if (field->variants[i]->kind == kind)
             return field->variants[i];
     return NULL;
+}
+
+const mpt_record *mpt_field_plain(const mpt_field *field) {
+    const mpt_record *record = field->variants ? field->variants[0] : field->record;
+    return record && record->n_fields == 1 && !field->choices ? record : NULL;
 }
 
 const char *mpt_field_word(const mpt_field *field, const void *member) {
@@ -177,13 +182,30 @@ static mpt_problem store_choice(const mpt_field *field, void *member,
     return MPT_PROBLEM_NO_CHOICE;
 }
 
+/* The one value of a record that has no more: 1024 for static(1024). */
+static mpt_problem store_plain(const mpt_field *field, const mpt_record *record, void *member,
+                               const mpt_setting *value) {
+    const mpt_field *only = record->fields;
+    if (!field->variants)
+        return mpt_field_store(only, member, value);
+    double stored[2] = {0, 0};
+    mpt_problem problem = mpt_field_store(only, stored, value);
+    if (problem)
+        return problem;
+    memset(member, 0, field->bytes);
+    mpt_record_init(record, member);
+    memcpy((char *)member + only->offset, stored, only->bytes);
+    return MPT_PROBLEM_NONE;
+}
+
 /* A record by name (one of its variants, or of the choices that have no fields), or by its only
  * value. */
 static mpt_problem store_record(const mpt_field *field, void *member,
                                 const mpt_setting *value) {
     bool text = value->kind == MPT_SETTING_STRING;
-    if (field->record && field->record->n_fields == 1 && !field->choices)
-        return mpt_field_store(field->record->fields, member, value);
+    const mpt_record *plain = mpt_field_plain(field);
+    if (plain && !(text && field->variants))
+        return store_plain(field, plain, member, value);
     if (!text || (!field->variants && !field->choices))
         return MPT_PROBLEM_WRONG_TYPE;
     const mpt_record *variant = mpt_field_variant(field, value->string);

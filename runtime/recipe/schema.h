@@ -20,7 +20,8 @@ typedef enum mpt_field_type {
     MPT_FIELD_PAIR,   /* double[2] */
     MPT_FIELD_RECORD, /* an embedded struct with its own record; set by mpt_record_put, or by
                          mpt_record_set with a name out of `choices` or `variants`, or with the
-                         value of its field where it has only one (static) and no choices */
+                         value of its field where it, or its first variant, has only one, and
+                         there are no choices */
     MPT_FIELD_SPECIAL /* handled by its owner in code (rules, model, use ...): documented here,
                          settable there */
 } mpt_field_type;
@@ -72,7 +73,7 @@ typedef struct mpt_record {
  *   "delayed" and a second "static"            mpt_scale_source
  *   "four_over_six"                            mpt_scale_rule
  *   "hadamard"                                 mpt_hadamard
- *   "static"                                   double
+ *   "static" "dynamic"                         mpt_loss_scale
  *   "phase"                                    mpt_phase
  *   "gemm" "fprop" "dgrad" "wgrad" "rule"      none: all rows are SPECIAL (see recipe/use.h) */
 const mpt_record *mpt_record_find(const char *name); /* the first of that name */

@@ -47,6 +47,8 @@ static void range_text(const mpt_field *field, char *text) {
         snprintf(piece, sizeof piece, " %.17g", field->min);
     else if (field->min == ABOVE_ZERO)
         snprintf(piece, sizeof piece, " above 0");
+    else if (field->min == ABOVE_ONE)
+        snprintf(piece, sizeof piece, " above 1");
     else
         snprintf(piece, sizeof piece, " of %.17g or more", field->min);
     append(text, piece);
@@ -83,8 +85,13 @@ static void accepted_record(const mpt_field *field, char *text) {
     list_names(list, names, n);
     if (record && n && record->set_offset != SIZE_MAX) {
         words_or_table(field, names, n, text);
-    } else if (record && record->n_fields == 1) {
-        mpt_schema_accepted(record->fields, text);
+    } else if (mpt_field_plain(field)) {
+        mpt_schema_accepted(mpt_field_plain(field)->fields, text);
+        for (int i = 1; field->variants && i < n; i++) {
+            append(text, i + 1 < n ? ", " : ", or ");
+            append(text, names[i]);
+            append(text, " { ... }");
+        }
     } else if (record && n) {
         append(text, record->name);
         append(text, " { ");

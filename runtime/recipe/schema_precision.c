@@ -138,28 +138,57 @@ _Static_assert(offsetof(mpt_phase, from_is_fraction) - offsetof(mpt_phase, from)
                    offsetof(mpt_span, fraction) - offsetof(mpt_span, value),
                "mpt_phase.from and from_is_fraction lie like an mpt_span");
 
+static const mpt_choice counted_steps[] = {
+    {"attempted", MPT_BY_ATTEMPTED, "all steps"},
+    {"applied", MPT_BY_APPLIED, "those that changed the weights, so not the skipped ones"},
+    {NULL, 0, NULL}};
+
 static const mpt_field phase_fields[] = {
     {"from", MPT_FIELD_SPAN, .offset = offsetof(mpt_phase, from), .bytes = sizeof(mpt_span),
      .min = 0, .max = COUNT_MAX, .by_default = "0",
-     .doc = "Where the phase starts: an attempted step, or with a decimal point a fraction.",
+     .doc = "Where the phase starts: a step, or with a decimal point a fraction of the run.",
      .source = ""},
+    {"steps", MPT_FIELD_INT, MEMBER(mpt_phase, steps), .min = 0, .max = COUNT_MAX,
+     .by_default = "none", .doc = "Instead of from: starts after so many steps.", .source = ""},
+    {"tokens", MPT_FIELD_NUMBER, MEMBER(mpt_phase, tokens), .min = 0, .max = 1e18,
+     .by_default = "none",
+     .doc = "Instead of from: starts after so many tokens, rounded up to steps.", .source = ""},
+    {"by", MPT_FIELD_CHOICE, MEMBER(mpt_phase, by), .choices = counted_steps,
+     .by_default = "attempted",
+     .doc = "Which steps the start counts. Of several phases whose start has come, the last "
+            "runs.",
+     .source = ""},
+    SPECIAL_ROW("use", "none", "a format, or gemm { ... }",
+                "Short for a rule over all linear layers, in front of the phase's own."),
     SPECIAL_ROW("rules", "none", "a list of rule { ... }",
                 "Rules added after the recipe's own while the phase runs."),
+    {"warm_histories", MPT_FIELD_BOOL, MEMBER(mpt_phase, warm_histories), .by_default = "false",
+     .doc = "Operands that enter delayed scaling here have their magnitudes recorded all "
+            "through the phase before, at a pass over each of them; else they take current "
+            "scales at their first step.",
+     .source = ""},
 };
 const mpt_record mpt_record_phase = {
     "phase",
     "A part of the run with a precision of its own, over the same weights.",
     phase_fields,
     MPT_COUNT(phase_fields),
-    SIZE_MAX,
+    offsetof(mpt_phase, set),
     sizeof(mpt_phase),
     -1};
 
 /* ---- precision ---- */
 
+#define SCALE_ROW(word, member, fallback, text, tool)                                          \
+    {                                                                                          \
+        word, MPT_FIELD_NUMBER, MEMBER(mpt_loss_scale, member),                                \
+            .min = ABOVE_ZERO, .max = 0x1p64, .by_default = fallback, .doc = text,             \
+            .source = "PyTorch"                                                                \
+    }
+
 static const mpt_field static_fields[] = {
-    {"scale", MPT_FIELD_NUMBER, .offset = 0, .bytes = sizeof(double), .min = ABOVE_ZERO,
-     .max = 0x1p64, .by_default = "required",
+    {"scale", MPT_FIELD_NUMBER, MEMBER(mpt_loss_scale, scale), .min = ABOVE_ZERO, .max = 0x1p64,
+     .by_default = "required",
      .doc = "The loss is multiplied by it before backward, gradients divided by it after.",
      .source = "arXiv 1710.03740"},
 };
@@ -168,8 +197,40 @@ const mpt_record mpt_record_static = {"static",
                                       static_fields,
                                       MPT_COUNT(static_fields),
                                       SIZE_MAX,
-                                      sizeof(double),
-                                      -1};
+                                      sizeof(mpt_loss_scale),
+                                      MPT_LOSS_SCALE_STATIC};
+
+static const mpt_field dynamic_fields[] = {
+    SCALE_ROW("init", init, "65536", "The first step's scale.", "PyTorch"),
+    {"growth", MPT_FIELD_NUMBER, MEMBER(mpt_loss_scale, growth), .min = ABOVE_ONE, .max = 1e6,
+     .by_default = "2", .doc = "The scale is multiplied by it after interval good steps.",
+     .source = "PyTorch"},
+    {"backoff", MPT_FIELD_NUMBER, MEMBER(mpt_loss_scale, backoff), .min = ABOVE_ZERO,
+     .max = BELOW_ONE, .by_default = "0.5",
+     .doc = "The scale is multiplied by it after a step whose gradients were not finite, which "
+            "is skipped.",
+     .source = "PyTorch"},
+    {"interval", MPT_FIELD_INT, MEMBER(mpt_loss_scale, interval), .min = 1, .max = COUNT_MAX,
+     .by_default = "2000", .doc = "Good steps in a row before the scale grows.",
+     .source = "PyTorch"},
+    SCALE_ROW("min", min, "1", "The scale falls no lower.", "Megatron-LM"),
+    SCALE_ROW("max", max, "16777216", "The scale grows no higher.", ""),
+    {"hysteresis", MPT_FIELD_INT, MEMBER(mpt_loss_scale, hysteresis), .min = 1,
+     .max = COUNT_MAX, .by_default = "1",
+     .doc = "The scale falls at the last of so many skipped steps, and at each one after it; a "
+            "growth of the scale starts the count again.",
+     .source = "Megatron-LM"},
+};
+const mpt_record mpt_record_dynamic = {
+    "dynamic",
+    "A loss scale that falls where gradients overflow and grows again where they do not.",
+    dynamic_fields,
+    MPT_COUNT(dynamic_fields),
+    SIZE_MAX,
+    sizeof(mpt_loss_scale),
+    MPT_LOSS_SCALE_DYNAMIC};
+
+static const mpt_record *const loss_scales[] = {&mpt_record_static, &mpt_record_dynamic, NULL};
 
 #define STATE_ROW(member, from, text)                                                          \
     {                                                                                          \
@@ -224,9 +285,9 @@ static const mpt_field precision_fields[] = {
     {"ops", MPT_FIELD_RECORD, .offset = 0, .bytes = 0, .record = &mpt_record_ops,
      .by_default = "the autocast table",
      .doc = "Formats of the operations other than linear layers.", .source = "PyTorch AMP"},
-    {"loss_scale", MPT_FIELD_RECORD, MEMBER(mpt_recipe, loss_scale),
-     .record = &mpt_record_static, .by_default = "none",
-     .doc = "Keeps small FP16 gradients from vanishing: static(1024).",
+    {"loss_scale", MPT_FIELD_RECORD, MEMBER(mpt_recipe, loss_scale), .variants = loss_scales,
+     .by_default = "none",
+     .doc = "Keeps small FP16 gradients from vanishing: static(1024) or dynamic { }.",
      .source = "arXiv 1710.03740"},
 };
 const mpt_record mpt_record_precision = {"precision",

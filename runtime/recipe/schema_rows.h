@@ -12,8 +12,10 @@
     .offset = offsetof(type, member), .bytes = sizeof(((type *)0)->member)
 #define NO_MEMBER .offset = SIZE_MAX, .bytes = 0
 
-/* Bounds that are not reached: "above 0" and "below 1". */
+/* Bounds that are not reached: "above 0", "below 1" and, for what float32 must tell from 1,
+ * "above 1". */
 #define ABOVE_ZERO 0x1p-1022
+#define ABOVE_ONE  0x1.000002p0
 #define BELOW_ONE  0x1.fffffffffffffp-1
 /* Counts up to here are exact in a double, which is what Lua and --set may hand in. */
 #define COUNT_MAX 0x1p53
@@ -22,9 +24,9 @@
 #define BLOCK_VALUE(rows, cols) ((int64_t)(rows) << 32 | (cols))
 
 extern const mpt_record mpt_record_recipe, mpt_record_precision, mpt_record_state,
-    mpt_record_quantizer, mpt_record_hadamard, mpt_record_static, mpt_record_gemm,
-    mpt_record_fprop, mpt_record_dgrad, mpt_record_wgrad, mpt_record_rule, mpt_record_phase,
-    mpt_record_ops;
+    mpt_record_quantizer, mpt_record_hadamard, mpt_record_static, mpt_record_dynamic,
+    mpt_record_gemm, mpt_record_fprop, mpt_record_dgrad, mpt_record_wgrad, mpt_record_rule,
+    mpt_record_phase, mpt_record_ops;
 extern const mpt_record mpt_record_current, mpt_record_delayed, mpt_record_fixed_scale,
     mpt_record_four_over_six;
 extern const mpt_record mpt_record_train, mpt_record_proxy, mpt_record_recompute,

@@ -13,7 +13,8 @@ enum { TEXT_MAX = 256 };
 _Static_assert(sizeof(mpt_lr) <= 16 * sizeof(double) &&
                    sizeof(mpt_optimizer) <= 16 * sizeof(double) &&
                    sizeof(mpt_data_spec) <= 16 * sizeof(double) &&
-                   sizeof(mpt_scale_source) <= 16 * sizeof(double),
+                   sizeof(mpt_scale_source) <= 16 * sizeof(double) &&
+                   sizeof(mpt_loss_scale) <= 16 * sizeof(double),
                "mpt_record_set keeps any of them while it changes its kind");
 
 static const char *dot(const char *path) {
@@ -132,9 +133,8 @@ static bool parse_numbers(const char *text, mpt_setting *out) {
 void mpt_setting_parse(const mpt_field *field, const char *text, mpt_setting *out) {
     mpt_field_type type = field->type;
     char *end;
-    if (type == MPT_FIELD_RECORD && field->record && field->record->n_fields == 1 &&
-        !field->choices)
-        type = field->record->fields[0].type;
+    if (type == MPT_FIELD_RECORD && mpt_field_plain(field))
+        type = mpt_field_plain(field)->fields[0].type;
     *out = (mpt_setting){.kind = MPT_SETTING_STRING, .string = text};
     bool numeric = type == MPT_FIELD_INT || type == MPT_FIELD_NUMBER || type == MPT_FIELD_SPAN;
     if (numeric && *text && strspn(text, "+-0123456789") == strlen(text)) {

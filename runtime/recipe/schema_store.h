@@ -27,6 +27,10 @@ const mpt_field *mpt_record_lookup(const mpt_record *record, const char *name);
 const mpt_record *mpt_field_variant(const mpt_field *field, const char *name);
 const mpt_record *mpt_field_record(const mpt_field *field, const void *member);
 
+/* The record that a plain value alone fills: the field's, or its first variant, where that has
+ * one row; else NULL. */
+const mpt_record *mpt_field_plain(const mpt_field *field);
+
 /* The word that a member holds: of a choice, a format, or a record that is chosen by name; NULL
  * where the field has no words or the value is none of them. */
 const char *mpt_field_word(const mpt_field *field, const void *member);

@@ -117,12 +117,12 @@ static const mpt_field eval_fields[] = {
      .doc = "Steps between evaluations; 0 evaluates at the end only.", .source = ""},
     {"batches", MPT_FIELD_INT, MEMBER(mpt_train, eval_batches), 1, COUNT_MAX, .by_default = "8",
      .doc = "Validation windows of each; at the end all, 200 at most.", .source = ""},
+    {"use", MPT_FIELD_SPECIAL, NO_MEMBER, .by_default = "none",
+     .doc = "Lays a precision of its own over fprop of all linear layers while it evaluates.",
+     .source = "arXiv 2509.25149", .takes = "a format, or gemm { ... }"},
 };
 const mpt_record mpt_record_eval = {
-    "eval",      "The loss on held-out data, in the recipe's forward precision.",
-    eval_fields, MPT_COUNT(eval_fields),
-    SIZE_MAX,    0,
-    -1};
+    "eval", "The loss on held-out data.", eval_fields, MPT_COUNT(eval_fields), SIZE_MAX, 0, -1};
 
 static const mpt_choice decays[] = {
     {"matrices", MPT_DECAY_MATRICES, "parameters of two or more dimensions"},

@@ -9,10 +9,19 @@
 #include <string.h>
 
 void mpt_rule_path(const mpt_cascade_rule *rule, char out[MPT_RULE_PATH]) {
-    if (rule->phase < 0)
+    if (rule->phase < 0 && rule->index < 0)
+        snprintf(out, MPT_RULE_PATH, "train.eval");
+    else if (rule->phase < 0)
         snprintf(out, MPT_RULE_PATH, "precision.rules[%d]", rule->index + 1);
+    else if (rule->index < 0)
+        snprintf(out, MPT_RULE_PATH, "phases[%d]", rule->phase + 1);
     else
         snprintf(out, MPT_RULE_PATH, "phases[%d].rules[%d]", rule->phase + 1, rule->index + 1);
+}
+
+mpt_cascade_rule mpt_phase_rule(const mpt_recipe *recipe, int phase, int i) {
+    const mpt_phase *p = &recipe->phases[phase];
+    return (mpt_cascade_rule){&p->rules[i], phase, i - p->has_use};
 }
 
 mpt_cascade_rule *mpt_cascade_list(mpt_recipe *recipe, int phase, mpt_arena *arena,
@@ -20,11 +29,11 @@ mpt_cascade_rule *mpt_cascade_list(mpt_recipe *recipe, int phase, mpt_arena *are
     mpt_phase *p = phase < recipe->n_phases ? &recipe->phases[phase] : NULL;
     int n = recipe->n_rules, n_phase = p ? p->n_rules : 0;
     mpt_cascade_rule *list =
-        mpt_arena_alloc(arena, mpt_size_mul(sizeof *list, (size_t)(n + n_phase)));
+        mpt_arena_alloc(arena, mpt_size_mul(sizeof *list, (size_t)(n + n_phase + 1)));
     for (int i = 0; list && i < n; i++)
         list[i] = (mpt_cascade_rule){&recipe->rules[i], -1, i};
     for (int i = 0; list && i < n_phase; i++)
-        list[n + i] = (mpt_cascade_rule){&p->rules[i], phase, i};
+        list[n + i] = mpt_phase_rule(recipe, phase, i);
     *out_n = n + n_phase;
     return list;
 }

@@ -12,13 +12,17 @@
 typedef struct mpt_cascade_rule {
     mpt_rule *rule;
     int phase; /* -1: the recipe's own */
-    int index; /* from 0 in its list */
+    int index; /* from 0 in its list; -1: a phase's, or the evaluation's, `use` */
 } mpt_cascade_rule;
+
+/* Rule `i` of those that a phase holds, whose `use` is none of its rules by number. */
+mpt_cascade_rule mpt_phase_rule(const mpt_recipe *recipe, int phase, int i);
 
 enum { MPT_RULE_PATH = 64 };
 void mpt_rule_path(const mpt_cascade_rule *rule, char out[MPT_RULE_PATH]);
 
-/* The recipe's rules and then the phase's, in order. NULL when out of memory. */
+/* The recipe's rules and then the phase's, in order, with room for one more. NULL when out of
+ * memory. */
 mpt_cascade_rule *mpt_cascade_list(mpt_recipe *recipe, int phase, mpt_arena *arena, int *out_n);
 
 /* The model a cascade is applied to. */
@@ -26,6 +30,11 @@ typedef struct mpt_layer_list {
     const mpt_layer *layers;
     int n, n_blocks;
 } mpt_layer_list;
+
+/* mpt_recipe_resolve with one more rule laid over all others, as evaluation does; NULL: none.
+ */
+mpt_status mpt_recipe_resolve_under(mpt_recipe *recipe, int phase, mpt_layer_list model,
+                                    mpt_rule *over, mpt_policy *policies);
 
 /* The kind a selector names; MPT_LAYER_KIND_COUNT where it is a glob. */
 mpt_layer_kind mpt_selector_kind(const char *selector);

@@ -4,6 +4,7 @@
  * the recipe made for the proxy gives way to it. */
 #include "recipe/presets.h"
 #include "recipe/schema_store.h"
+#include "recipe/use.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -143,6 +144,29 @@ static mpt_status set_train(mpt_recipe *recipe, const mpt_text_setting *setting,
                                 setting);
 }
 
+/* train.eval.use is no plain field but a rule. Set for both, it replaces the proxy's. */
+static mpt_status set_eval_use(mpt_recipe *recipe, const mpt_text_setting *setting) {
+    bool of_proxy = strcmp(setting->path, "train.proxy.eval.use") == 0;
+    mpt_train *train = of_proxy ? &recipe->train_proxy : &recipe->train;
+    mpt_rule *rule = mpt_recipe_make_eval_use(recipe, setting->where);
+    const mpt_record *record = of_proxy ? &mpt_record_proxy : &mpt_record_train;
+    const mpt_field *field = mpt_record_lookup(record, "eval");
+    if (!rule)
+        return MPT_OUT_OF_MEMORY;
+    MPT_TRY(mpt_use_parse(recipe, of_proxy ? "train.proxy.eval" : "train.eval", setting->text,
+                          setting->where, &rule->use));
+    if (of_proxy &&
+        !mpt_record_has(record, train, field)) { /* the rest as for the full model */
+        train->eval_every = recipe->train.eval_every;
+        train->eval_batches = recipe->train.eval_batches;
+    }
+    mpt_record_mark(record, train, field);
+    train->eval_use = rule;
+    if (!of_proxy && has_bit(&recipe->train_proxy, "eval"))
+        recipe->train_proxy.eval_use = rule;
+    return MPT_OK;
+}
+
 mpt_status mpt_recipe_set_at(mpt_recipe *recipe, const char *path, const char *value,
                              mpt_where where) {
     mpt_text_setting setting = {"", strcmp(path, "seed") == 0 ? "train.seed" : path, value,
@@ -157,6 +181,9 @@ mpt_status mpt_recipe_set_at(mpt_recipe *recipe, const char *path, const char *v
     }
     if (strcmp(path, "precision") == 0)
         return mpt_recipe_use_preset(recipe, value, where);
+    if (strcmp(setting.path, "train.eval.use") == 0 ||
+        strcmp(setting.path, "train.proxy.eval.use") == 0)
+        return set_eval_use(recipe, &setting);
     if (starts_with(setting.path, "train", &rest) && rest)
         return set_train(recipe, &setting, rest);
     if (strcmp(setting.path, "precision.base") == 0)

@@ -50,6 +50,11 @@ void mpt_slot_use_text(const mpt_slot_use *use, char out[MPT_QUANTIZER_TEXT]);
 /* Lays `over` on `under`: a format replaces the slot whole, single fields merge one by one. */
 void mpt_slot_use_merge(mpt_slot_use *under, const mpt_slot_use *over);
 
+/* Reads "nvfp4 rounding=stochastic", as hosts and --set write a format with its fields. `path`
+ * is that of what holds the use: "phases[2]", "train.eval". */
+mpt_status mpt_use_parse(mpt_recipe *recipe, const char *path, const char *text,
+                         mpt_where where, mpt_use *out);
+
 /* A use that is one format: all six slots, GEMM-level fields back to their defaults. */
 void mpt_use_from_format(const mpt_slot_use *format, mpt_use *out);
 

@@ -54,9 +54,10 @@ static void add_attrs(text *t, const mpt_node *node) {
         add(t, " accumulate %s", mpt_dtype_name(a->sum.accumulate));
     if (a->sum.promote)
         add(t, " promote %" PRId32, a->sum.promote);
-    if (node->op == MPT_OP_quantize && a->has_row)
+    bool copies = node->op == MPT_OP_quantize || node->op == MPT_OP_record_amax;
+    if (copies && a->has_row)
         add_quantizer(t, "row", &a->row, a->row_operand);
-    if (node->op == MPT_OP_quantize && a->has_col)
+    if (copies && a->has_col)
         add_quantizer(t, "column", &a->col, a->col_operand);
     if (a->softmax != MPT_DTYPE_FP32)
         add(t, " softmax %s", mpt_dtype_name(a->softmax));

@@ -1,7 +1,8 @@
-/* Validation: mean loss over fixed windows, in the current phase's forward precision.
+/* Validation: mean loss over fixed windows, in the current phase's forward precision or in that
+ * of train.eval.use.
  *
- * It uses the executor between two steps, when nothing in its block is needed any more: PREPARE
- * makes the working weights from the masters again and zeroes gradients that the next step
+ * It uses the block of memory between two steps, when nothing in it is needed any more: PREPARE
+ * makes the working weights from the masters again and may zero gradients that the next step
  * zeroes anyway. Masters, moments, amax histories and counters are not touched, so training
  * goes on with the same bits whether there was an evaluation or not. */
 #include "train/trainer.h"
@@ -10,7 +11,7 @@
 
 /* Rows past the last window repeat it with masked targets. */
 static void fill_windows(mpt_trainer *trainer, int64_t first, int64_t n, int64_t n_all) {
-    const mpt_graph *graph = mpt_trainer_graph(trainer);
+    const mpt_graph *graph = mpt_trainer_graph(trainer); /* evaluations have its shapes */
     int64_t sequence = graph->sequence;
     for (int64_t row = 0; row < graph->batch; row++) {
         int64_t i = first + row < n ? first + row : n - 1, at = row * sequence;
@@ -22,15 +23,16 @@ static void fill_windows(mpt_trainer *trainer, int64_t first, int64_t n, int64_t
 }
 
 static double mean_loss(mpt_trainer *trainer, int64_t n, int64_t n_all) {
-    const mpt_graph *graph = mpt_trainer_graph(trainer);
+    mpt_runner runner = mpt_trainer_runner(trainer, true);
+    int64_t batch = runner.graph->batch;
     mpt_run_env env = mpt_trainer_env(trainer);
     env.evaluating = true; /* what is seen here must not enter the amax histories */
     double loss = 0, sequences = (double)n;
-    mpt_executor_run(trainer->executors[trainer->phase], MPT_PASS_PREPARE, &env);
-    for (int64_t first = 0; first < n; first += graph->batch, env.micro_batch++) {
-        int64_t rows = n - first < graph->batch ? n - first : graph->batch;
+    mpt_executor_run(runner.executor, MPT_PASS_PREPARE, &env);
+    for (int64_t first = 0; first < n; first += batch, env.micro_batch++) {
+        int64_t rows = n - first < batch ? n - first : batch;
         fill_windows(trainer, first, n, n_all);
-        double mean = mpt_trainer_forward(trainer, trainer->tokens, trainer->targets, &env);
+        double mean = mpt_runner_forward(&runner, trainer->tokens, trainer->targets, &env);
         loss += mean * ((double)rows / sequences);
     }
     return loss;

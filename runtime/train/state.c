@@ -205,6 +205,8 @@ void mpt_state_bind(mpt_state *state, const mpt_graph *graph, mpt_executor *exec
         if (operand->scale < 0)
             continue;
         mpt_scale_state *scale = find_scale(state, operand->name);
+        if (!scale) /* an evaluation's, which no phase keeps: its scales are current */
+            continue;
         mpt_executor_bind(executor, operand->scale, scale->scale);
         mpt_executor_bind(executor, operand->history, scale->amax_history);
     }

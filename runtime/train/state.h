@@ -46,8 +46,9 @@ void mpt_state_initialize(mpt_state *state, const mpt_graph *graph, uint64_t see
 void mpt_init_fill(const mpt_init *init, const char *name, uint64_t seed, int n_threads,
                    int64_t n, float *out);
 
-/* Binds all buffers into an executor of one of the phases. A window that is shorter there than
- * in another phase uses the first entries. */
+/* Binds all buffers into an executor of one of the phases, or of an evaluation, which may have
+ * operands with delayed scaling that no phase keeps. A window that is shorter there than in
+ * another phase uses the first entries. */
 void mpt_state_bind(mpt_state *state, const mpt_graph *graph, mpt_executor *executor);
 
 /* From one phase to another: operands that the phase before did not scale by their history

@@ -29,10 +29,12 @@ static mpt_phase_list phases_of(const mpt_program *program) {
     return (mpt_phase_list){program->phases, program->n_phases};
 }
 
-static int largest_phase(const mpt_program *program) {
+/* Of the phases and evaluations, the one that needs most memory. */
+static int largest_part(const mpt_program *program) {
     int largest = 0;
-    for (int i = 1; i < program->n_phases; i++)
-        if (program->phases[i]->arena_bytes > program->phases[largest]->arena_bytes)
+    for (int i = 1; i < program->n_phases + program->n_evals; i++)
+        if (mpt_program_part(program, i)->arena_bytes >
+            mpt_program_part(program, largest)->arena_bytes)
             largest = i;
     return largest;
 }
@@ -41,7 +43,7 @@ static int largest_phase(const mpt_program *program) {
  * system kill the host later. */
 static mpt_status check_memory(const mpt_program *program) {
     size_t need = mpt_size_add(mpt_state_bytes(phases_of(program)),
-                               program->phases[largest_phase(program)]->arena_bytes);
+                               mpt_program_part(program, largest_part(program))->arena_bytes);
     uint64_t have = mpt_system_memory();
     if (have == 0 || need <= have)
         return MPT_OK;
@@ -62,23 +64,23 @@ static void fill_positions(const mpt_graph *graph, mpt_executor *executor) {
         positions[i] = (int32_t)(i % graph->sequence);
 }
 
-/* One executor a phase. The phase that needs most memory owns the block in which all work, so a
- * switch costs nothing and a run needs what its largest phase needs. */
+/* One executor a phase or evaluation. The one that needs most memory owns the block in which
+ * all work, so a switch costs nothing and a run needs what its largest part needs. */
 static mpt_status create_executors(mpt_trainer *trainer) {
     const mpt_program *program = trainer->program;
-    int n = program->n_phases, largest = largest_phase(program);
+    int n = program->n_phases + program->n_evals, largest = largest_part(program);
     size_t bytes = (size_t)n * sizeof(mpt_executor *);
     trainer->executors = mpt_alloc(trainer->ctx, bytes);
     if (!trainer->executors)
         return mpt_fail_memory(trainer->ctx, bytes);
     trainer->n_executors = n;
     mpt_executor **owner = &trainer->executors[largest];
-    MPT_TRY(mpt_executor_create(program->phases[largest], owner));
+    MPT_TRY(mpt_executor_create(mpt_program_part(program, largest), owner));
     for (int i = 0; i < n; i++) {
+        const mpt_phase_program *part = mpt_program_part(program, i);
         if (i != largest)
-            MPT_TRY(
-                mpt_executor_create_within(program->phases[i], *owner, &trainer->executors[i]));
-        mpt_state_bind(trainer->state, program->phases[i]->graph, trainer->executors[i]);
+            MPT_TRY(mpt_executor_create_within(part, *owner, &trainer->executors[i]));
+        mpt_state_bind(trainer->state, part->graph, trainer->executors[i]);
     }
     return MPT_OK;
 }
@@ -130,6 +132,7 @@ mpt_status mpt_trainer_create(const mpt_program *program, const mpt_trainer_opti
     trainer->announced = -1;
     trainer->counted = -1;
     trainer->last_eval = NAN;
+    trainer->scaler = mpt_scaler_start(&program->recipe->loss_scale);
     mpt_status status = create_parts(trainer);
     if (status != MPT_OK) {
         mpt_trainer_destroy(trainer);
@@ -178,14 +181,13 @@ static mpt_status take_batch(mpt_trainer *trainer, const int32_t *tokens) {
 mpt_run_env mpt_trainer_env(const mpt_trainer *trainer) {
     const mpt_program *program = trainer->program;
     const mpt_train *train = &program->train;
-    double scale = program->recipe->loss_scale > 0 ? program->recipe->loss_scale : 1;
     double beta1 = (double)(float)train->optimizer.beta1; /* as the kernels have them */
     double beta2 = (double)(float)train->optimizer.beta2;
     double t = (double)trainer->applied + 1;
     return (mpt_run_env){
         .seed = train->seed,
         .step = (uint32_t)trainer->attempted,
-        .grad_unscale = (float)(1 / scale),
+        .grad_unscale = (float)(1 / trainer->scaler.loss_scale),
         .lr = (float)mpt_lr_at(train, trainer->applied),
         .bias_correction1 = (float)(1 - pow(beta1, t)),
         .bias_correction2 = (float)(1 - pow(beta2, t)),
@@ -193,10 +195,17 @@ mpt_run_env mpt_trainer_env(const mpt_trainer *trainer) {
     };
 }
 
-double mpt_trainer_forward(mpt_trainer *trainer, const int32_t *tokens, const int32_t *targets,
-                           const mpt_run_env *env) {
-    const mpt_graph *graph = mpt_trainer_graph(trainer);
-    mpt_executor *executor = trainer->executors[trainer->phase];
+mpt_runner mpt_trainer_runner(const mpt_trainer *trainer, bool evaluation) {
+    const mpt_program *program = trainer->program;
+    bool own = evaluation && program->n_evals > 0;
+    int part = trainer->phase + (own ? program->n_phases : 0);
+    return (mpt_runner){mpt_program_part(program, part)->graph, trainer->executors[part]};
+}
+
+double mpt_runner_forward(const mpt_runner *runner, const int32_t *tokens,
+                          const int32_t *targets, const mpt_run_env *env) {
+    const mpt_graph *graph = runner->graph;
+    mpt_executor *executor = runner->executor;
     size_t bytes = (size_t)(graph->batch * graph->sequence) * sizeof *tokens;
     memcpy(mpt_executor_tensor(executor, graph->tokens)->data, tokens, bytes);
     memcpy(mpt_executor_tensor(executor, graph->targets)->data, targets, bytes);
@@ -206,17 +215,18 @@ double mpt_trainer_forward(mpt_trainer *trainer, const int32_t *tokens, const in
 }
 
 /* Mean loss over the targets of all micro-batches; their gradients are summed up. */
-static double run_micro_batches(mpt_trainer *trainer, mpt_run_env *env, double loss_scale) {
-    const mpt_graph *graph = mpt_trainer_graph(trainer);
+static double run_micro_batches(mpt_trainer *trainer, mpt_run_env *env) {
+    mpt_runner runner = mpt_trainer_runner(trainer, false);
     const mpt_train *train = &trainer->program->train;
-    int64_t n = train->batch * train->sequence, step = graph->batch * graph->sequence;
+    int64_t n = train->batch * train->sequence;
+    int64_t step = runner.graph->batch * runner.graph->sequence;
     double targets = (double)mpt_count_targets(trainer->targets, n), loss = 0;
-    env->loss_seed = (float)(loss_scale / targets);
+    env->loss_seed = (float)(trainer->scaler.loss_scale / targets);
     for (int64_t at = 0; at < n; at += step, env->micro_batch++) {
         double mean =
-            mpt_trainer_forward(trainer, trainer->tokens + at, trainer->targets + at, env);
+            mpt_runner_forward(&runner, trainer->tokens + at, trainer->targets + at, env);
         loss += mean * ((double)mpt_count_targets(trainer->targets + at, step) / targets);
-        mpt_executor_run(trainer->executors[trainer->phase], MPT_PASS_BACKWARD, env);
+        mpt_executor_run(runner.executor, MPT_PASS_BACKWARD, env);
     }
     return loss;
 }
@@ -231,24 +241,22 @@ static int param_of_row(const mpt_graph *graph, int32_t row) {
     return 0;
 }
 
-/* "NaN" or "Inf": what stands first in the gradient. */
-static const char *fault_of(const mpt_trainer *trainer, int param) {
-    const mpt_graph *graph = mpt_trainer_graph(trainer);
-    int64_t n = mpt_value_elements(&graph->values[graph->params[param].value]);
-    for (int64_t i = 0; i < n; i++)
-        if (!isfinite(trainer->state->grad[param][i]))
-            return isnan(trainer->state->grad[param][i]) ? "NaN" : "Inf";
-    return "Inf"; /* unscaling by a factor above 1 went past the largest number */
+/* Whether the start of phase p has come. */
+static bool has_come(const mpt_trainer *trainer, int p) {
+    bool applied = mpt_program_by_applied(trainer->program, p);
+    return (applied ? trainer->applied : trainer->attempted) >=
+           trainer->program->phase_start[p];
 }
 
-/* Goes on to the phase of this step; scales that it does not share with the one before begin
+/* Goes on to the phase of this step, the last whose start has come: steps that were skipped may
+ * put one off until the next is due. Scales that it does not share with the one before begin
  * anew. */
 static mpt_status enter_phase(mpt_trainer *trainer) {
     const mpt_program *program = trainer->program;
     const mpt_graph *before = mpt_trainer_graph(trainer);
-    while (trainer->phase + 1 < program->n_phases &&
-           trainer->attempted >= program->phase_start[trainer->phase + 1])
-        trainer->phase++;
+    for (int p = trainer->phase + 1; p < program->n_phases; p++)
+        if (has_come(trainer, p))
+            trainer->phase = p;
     if (trainer->announced == trainer->phase)
         return MPT_OK;
     trainer->announced = trainer->phase;
@@ -275,29 +283,6 @@ static mpt_status write_step(const mpt_trainer *trainer, const mpt_step_result *
     return mpt_metrics_end(&line, trainer->ctx, trainer->metrics, trainer->metrics_ud);
 }
 
-/* Counts a skipped step, names its fault, and stops where it is the last of too many. */
-static mpt_status skip_step(mpt_trainer *trainer, const mpt_step_result *r, int param) {
-    const char *fault = fault_of(trainer, param);
-    mpt_metrics_line line;
-    mpt_metrics_begin(&line, "skip");
-    mpt_metrics_integer(&line, "step", r->step);
-    mpt_metrics_string(&line, "tensor", r->bad_tensor);
-    mpt_metrics_string(&line, "fault", fault);
-    MPT_TRY(mpt_metrics_end(&line, trainer->ctx, trainer->metrics, trainer->metrics_ud));
-    mpt_log(trainer->ctx, MPT_LOG_WARNING, "step %lld skipped: %s in the gradient of %s",
-            (long long)r->step, fault, r->bad_tensor);
-    if (++trainer->skips_in_a_row < MPT_MAX_SKIPS)
-        return MPT_OK;
-    mpt_status status = MPT_FAIL(trainer->ctx, MPT_STOPPED, MPT_NOWHERE,
-                                 "step %lld: %d steps in a row were skipped; first bad tensor: "
-                                 "%s in the gradient of %s",
-                                 (long long)r->step, MPT_MAX_SKIPS, fault, r->bad_tensor);
-    mpt_hint(trainer->ctx,
-             isnan(r->loss) ? "the loss itself is NaN: look for the weights that hold it"
-                            : "lower the learning rate, or keep this layer in a wider format");
-    return status;
-}
-
 /* Where the host asked for it, the step counts into the trainer's array. */
 static void start_counts(mpt_trainer *trainer, mpt_run_env *env) {
     size_t n = (size_t)mpt_trainer_graph(trainer)->n_operands;
@@ -312,17 +297,16 @@ static void start_counts(mpt_trainer *trainer, mpt_run_env *env) {
 
 mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out) {
     const mpt_train *train = &trainer->program->train;
-    double declared = trainer->program->recipe->loss_scale;
     MPT_TRY(enter_phase(trainer));
     const mpt_graph *graph = mpt_trainer_graph(trainer);
     mpt_executor *executor = trainer->executors[trainer->phase];
     mpt_run_env env = mpt_trainer_env(trainer);
-    mpt_step_result r = {.step = trainer->attempted, .loss_scale = declared > 0 ? declared : 1};
+    mpt_step_result r = {.step = trainer->attempted, .loss_scale = trainer->scaler.loss_scale};
     r.phase = trainer->program->phases[trainer->phase]->phase;
     r.lr = (double)env.lr;
     start_counts(trainer, &env);
     mpt_executor_run(executor, MPT_PASS_PREPARE, &env);
-    r.loss = run_micro_batches(trainer, &env, r.loss_scale);
+    r.loss = run_micro_batches(trainer, &env);
     mpt_executor_run(executor, MPT_PASS_UPDATE, &env);
     r.grad_norm = (double)*(const float *)mpt_executor_tensor(executor, graph->norm)->data;
     int32_t bad = *(const int32_t *)mpt_executor_tensor(executor, graph->finite)->data;
@@ -336,8 +320,9 @@ mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out) {
     *out = r;
     MPT_TRY(write_step(trainer, &r));
     if (r.skipped)
-        return skip_step(trainer, &r, param);
+        return mpt_trainer_skip(trainer, &r, param);
     trainer->skips_in_a_row = 0;
+    mpt_scaler_update(&trainer->scaler, &trainer->program->recipe->loss_scale, false);
     return MPT_OK;
 }
 

@@ -1,13 +1,17 @@
-/* The trainer's inside, shared by trainer.c (steps) and eval.c (validation). */
+/* The trainer's inside, shared by trainer.c (steps), skip.c and eval.c (validation).
+ */
 #ifndef MPT_TRAIN_TRAINER_H
 #define MPT_TRAIN_TRAINER_H
 
 #include "kernels/quantize.h"
 #include "runtime/pipeline.h"
+#include "train/loss_scale.h"
 #include "train/metrics.h"
 #include "train/state.h"
 
-/* After so many skipped steps in a row nothing will cure itself, and training stops. */
+/* After so many skipped steps in a row nothing will cure itself, and training stops. A step
+ * does not count where its loss was finite and a dynamic loss scale can still fall: there are
+ * only so many of those before it is at its floor. */
 enum { MPT_MAX_SKIPS = 20 };
 
 struct mpt_trainer {
@@ -17,7 +21,7 @@ struct mpt_trainer {
     void *metrics_ud;
     mpt_state *state;
     int n_executors;
-    mpt_executor **executors;  /* one a phase, over the one state */
+    mpt_executor **executors;  /* one a phase, then those of evaluation; over the one state */
     int phase;                 /* the current one */
     int announced;             /* the last phase that the metrics name; -1 at first */
     int32_t *tokens, *targets; /* [batch, sequence] of the step */
@@ -25,7 +29,8 @@ struct mpt_trainer {
      * phases and stochastic streams go by it. Applied: steps that changed weights; the learning
      * rate and Adam's bias correction go by it. */
     int64_t data, attempted, applied;
-    int skips_in_a_row;
+    mpt_scaler scaler;
+    int skips_in_a_row; /* but those that a lower loss scale may cure */
     double tokens_seen;
     double last_eval; /* NAN before the first */
     /* What the last counted step did to each operand of the phase it ran in. */
@@ -38,13 +43,24 @@ struct mpt_trainer {
  * are means over the targets of the whole step, however they are spread over micro-batches. */
 mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out);
 
+/* Counts a skipped step and names its fault, in the gradient of this parameter; stops where it
+ * is the last of too many. */
+mpt_status mpt_trainer_skip(mpt_trainer *trainer, const mpt_step_result *r, int param);
+
 /* The environment of the step to come, in the current phase. */
 mpt_run_env mpt_trainer_env(const mpt_trainer *trainer);
 
-/* Copies rows into the current executor's inputs and runs FORWARD; gives the mean loss over the
+/* What the current phase runs, for steps or for an evaluation: a graph and its executor. */
+typedef struct mpt_runner {
+    const mpt_graph *graph;
+    mpt_executor *executor;
+} mpt_runner;
+mpt_runner mpt_trainer_runner(const mpt_trainer *trainer, bool evaluation);
+
+/* Copies rows into a runner's inputs and runs FORWARD; gives the mean loss over the
  * micro-batch's targets. */
-double mpt_trainer_forward(mpt_trainer *trainer, const int32_t *tokens, const int32_t *targets,
-                           const mpt_run_env *env);
+double mpt_runner_forward(const mpt_runner *runner, const int32_t *tokens,
+                          const int32_t *targets, const mpt_run_env *env);
 
 static inline const mpt_graph *mpt_trainer_graph(const mpt_trainer *trainer) {
     return trainer->program->phases[trainer->phase]->graph;

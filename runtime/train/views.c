@@ -34,14 +34,23 @@ void mpt_trainer_count_next(mpt_trainer *trainer) {
         trainer->count_next = true;
 }
 
+/* The n-th operand that is quantized; -1 past the end. What is only recorded has no counts. */
+static int nth_counted(const mpt_graph *graph, int n) {
+    for (int i = 0; i < graph->n_operands; i++)
+        if (!graph->operands[i].recorded && n-- == 0)
+            return i;
+    return -1;
+}
+
 bool mpt_trainer_operand(const mpt_trainer *trainer, int index, mpt_operand_view *out) {
     if (!trainer || !out || index < 0 || trainer->counted < 0)
         return false;
     const mpt_graph *graph = trainer->program->phases[trainer->counted]->graph;
-    if (index >= graph->n_operands)
+    int at = nth_counted(graph, index);
+    if (at < 0)
         return false;
-    const mpt_quantize_counts *c = &trainer->counts[index];
-    *out = (mpt_operand_view){.name = graph->operands[index].name,
+    const mpt_quantize_counts *c = &trainer->counts[at];
+    *out = (mpt_operand_view){.name = graph->operands[at].name,
                               .elements = c->elements,
                               .overflow = c->overflow,
                               .underflow = c->underflow,

@@ -25,7 +25,7 @@ tail -n 1 err | grep -qx 'step 3/3  validating' || wrong "the last validation is
 sed 's/  train =/  phases = { phase { "a" }, phase { "b", from = 2 } },\n  train =/' small.lua >two.lua
 try two.lua --out phases
 want_status 0
-grep -A 1 "^step 3: phase 'b' begins$" err | tail -n 1 | grep -q '^step 3/3  loss ' ||
+grep -A 1 "^step 2: phase 'b' begins$" err | tail -n 1 | grep -q '^step 3/3  loss ' ||
     wrong "phase b does not begin with the step that is shown"
 
 # More threads than cores are taken, with a word about it.

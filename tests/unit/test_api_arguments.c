@@ -169,6 +169,13 @@ static void wrong_add_phase(objects *o) {
     refused(o, mpt_recipe_add_phase(o->open, NULL, "0.5"), "name is NULL");
 }
 
+static void wrong_set_phase(objects *o) {
+    BARE(mpt_recipe_set_phase(NULL, "a", "from", "0.5"));
+    refused(o, mpt_recipe_set_phase(o->open, NULL, "from", "0.5"), "phase is NULL");
+    refused(o, mpt_recipe_set_phase(o->open, "a", NULL, "0.5"), "path is NULL");
+    refused(o, mpt_recipe_set_phase(o->open, "a", "from", NULL), "value is NULL");
+}
+
 static void wrong_add_rule(objects *o) {
     static const mpt_set no_path[] = {{"weight", "bf16"}, {NULL, "bf16"}};
     static const mpt_rule_desc small = {.size = 8};
@@ -366,6 +373,7 @@ static const row rows[] = {
     {"mpt_recipe_create", wrong_recipe_create},
     {"mpt_recipe_set", wrong_recipe_set},
     {"mpt_recipe_add_phase", wrong_add_phase},
+    {"mpt_recipe_set_phase", wrong_set_phase},
     {"mpt_recipe_add_rule", wrong_add_rule},
     {"mpt_recipe_set_model", wrong_set_model},
     {"mpt_recipe_set_proxy", wrong_set_proxy},

@@ -248,7 +248,8 @@ static void test_check_when_fp16_has_no_scale_then_fp16_no_loss_scale(void **sta
     run(&c);
     assert_int_equal(c.n, 1);
     expect(&c, "fp16-no-loss-scale", 10,
-           "fp16 gradients below 6e-8 vanish: give precision.loss_scale = static(1024)");
+           "fp16 gradients below 6e-8 vanish: give precision.loss_scale = static(1024), or "
+           "dynamic { }");
     close(&c);
 }
 

@@ -148,8 +148,8 @@ CONFORMANCE_CASE(cross_entropy)
 static void test_conformance_when_cpu_row_then_some_case_runs_it(void **state) {
     (void)state;
     for (const mpt_kernel *row = mpt_kernels_cpu; row->run; row++) {
-        bool found =
-            row->op == MPT_OP_cast || row->op == MPT_OP_quantize || row->op >= MPT_OP_zero;
+        bool found = row->op == MPT_OP_cast || row->op == MPT_OP_quantize ||
+                     row->op == MPT_OP_record_amax || row->op >= MPT_OP_zero;
         for (size_t i = 0; i < MPT_COUNT(op_rows); i++) {
             found |= op_rows[i].op == row->op;
             for (int g = 0; g < 4 && op_rows[i].gradients[g].in; g++)

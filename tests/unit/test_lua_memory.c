@@ -13,10 +13,12 @@ static void test_load_when_allocations_fail_then_nothing_leaks(void **state) {
         "local base = recipe { model = m 's', proxy = m { w = 2 }, data = synthetic {},\n"
         "  precision = { rules = { rule { 'linear', use = gemm { weight = q,\n"
         "    wgrad = { hadamard = hadamard { size = 16 } } }, blocks = only {1, 2} } },\n"
-        "    loss_scale = static(8) }, phases = { phase { 'a' }, phase { 'b', from = 0.5,\n"
+        "    loss_scale = dynamic { init = 8 } }, phases = { phase { 'a' }, phase { 'b',\n"
+        "    from = 0.5, use = gemm { weight = q }, warm_histories = true,\n"
         "    rules = { rule { 'linear', use = bf16, where = function() return true end } } } "
         "},\n"
-        "  train = { steps = 3, lr = wsd { peak = 1 }, optimizer = adamw {} } }\n"
+        "  train = { steps = 3, lr = wsd { peak = 1 }, optimizer = adamw {},\n"
+        "    eval = { use = bf16 } } }\n"
         "local ok = pcall(function() return ('x'):rep(100) .. 'y' end)\n"
         "return derive(base, { name = 'swept', allow = { 'no-clip' } })";
     long n = 0;

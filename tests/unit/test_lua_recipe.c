@@ -191,7 +191,7 @@ static void test_precision_when_base_state_and_loss_scale_then_they_arrive(void 
                                  "state = { master = fp32, residual = fp32 } }");
     assert_int_equal(r->base, MPT_DTYPE_FP16);
     assert_int_equal(r->residual, MPT_DTYPE_FP32);
-    assert_true(r->loss_scale == 1024);
+    assert_true(r->loss_scale.scale == 1024);
     mpt_lua_finish(ctx, r);
 }
 

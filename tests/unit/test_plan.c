@@ -236,7 +236,8 @@ static void test_json_when_two_phases_then_each_says_what_changed(void **state) 
     json_t *plan = plan_of(&f), *phases = json_object_get(plan, "phases");
     assert_int_equal(json_array_size(phases), 2);
     json_t *first = json_array_get(phases, 0), *second = json_array_get(phases, 1);
-    KEYS(first, "name", "from", "schedule_hash", "steps", "coverage", "layers_changed");
+    KEYS(first, "name", "from", "by", "schedule_hash", "steps", "coverage", "layers_changed",
+         "histories");
     assert_int_equal(integer_at(first, "from"), 0);
     assert_int_equal(integer_at(first, "layers_changed"), 0);
     assert_int_equal(integer_at(second, "from"), integer_at(first, "steps"));

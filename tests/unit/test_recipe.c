@@ -159,7 +159,7 @@ static void test_phases_when_out_of_order_then_refused(void **state) {
     assert_mpt_ok(f.ctx, mpt_recipe_add_phase(f.recipe, "b", "0.8"));
     assert_mpt_ok(f.ctx, mpt_recipe_add_phase(f.recipe, "c", "50"));
     expect_refused(&f, "phases[3].from: 'c' does not start after 'b'; list phases in the order "
-                       "of their from");
+                       "in which they start");
     f.recipe->phases[2].from = 81;
     assert_mpt_ok(f.ctx, mpt_recipe_freeze(f.recipe));
     fixture_close(&f);
@@ -182,7 +182,7 @@ static void test_phases_when_the_second_starts_with_the_run_then_refused(void **
     assert_mpt_ok(f.ctx, mpt_recipe_add_phase(f.recipe, "a", NULL));
     assert_mpt_ok(f.ctx, mpt_recipe_add_phase(f.recipe, "b", "0.0"));
     expect_refused(&f, "phases[2].from: 'b' does not start after 'a'; list phases in the order "
-                       "of their from");
+                       "in which they start");
     fixture_close(&f);
 }
 
@@ -199,11 +199,12 @@ static void test_phases_when_two_have_one_name_then_refused(void **state) {
 
 static void test_phase_start_when_a_fraction_then_rounded_to_a_step(void **state) {
     (void)state;
+    mpt_train run = {.steps = 200}, short_run = {.steps = 1};
     mpt_phase phase = {.from = 0.82, .from_is_fraction = true};
-    assert_int_equal(mpt_phase_start(&phase, 200), 164);
-    assert_int_equal(mpt_phase_start(&phase, 1), 1);
+    assert_int_equal(mpt_phase_start(&phase, &run), 164);
+    assert_int_equal(mpt_phase_start(&phase, &short_run), 1);
     phase = (mpt_phase){.from = 70};
-    assert_int_equal(mpt_phase_start(&phase, 200), 70);
+    assert_int_equal(mpt_phase_start(&phase, &run), 70);
 }
 
 /* ---- lengths ---- */

@@ -30,7 +30,7 @@ static void test_set_when_each_type_then_read_as_the_row_wants(void **state) {
     assert_true(r->train.optimizer.eps == 1e-8 && r->train.optimizer.weight_decay == 0);
     assert_int_equal(r->base, MPT_DTYPE_FP32);
     assert_int_equal(r->residual, MPT_DTYPE_BF16);
-    assert_true(r->loss_scale == 1024);
+    assert_true(r->loss_scale.scale == 1024);
     assert_int_equal(r->data.vocab, 512);
     assert_string_equal(r->description, "12");
     fixture_close(&f);

@@ -235,7 +235,7 @@ static void test_defaults_when_a_recipe_says_nothing_then_they_hold(void **state
     assert_mpt_ok(ctx, mpt_compile(r, NULL, &program));
     mpt_train train = mpt_recipe_train(r, false);
     assert_int_equal(r->base, MPT_DTYPE_BF16);
-    assert_true(r->loss_scale == 0);
+    assert_int_equal(r->loss_scale.kind, MPT_LOSS_SCALE_NONE);
     assert_int_equal(r->data.kind, MPT_DATA_SYNTHETIC);
     assert_int_equal(r->data.vocab, 128);
     assert_true(r->phases[0].from == 0);
@@ -294,6 +294,7 @@ static const char *frame_of(const char *record) {
         {"state", "precision = { %s }"},
         {"ops", "precision = { %s }"},
         {"static", "precision = { %s }"},
+        {"dynamic", "precision = { %s }"},
         {"rule", "precision = { rules = { %s } }"},
         {"gemm", "precision = { rules = { rule { 'linear', use = %s } } }"},
         {"fprop", "precision = { rules = { rule { 'linear', use = gemm { %s } } } }"},

@@ -122,16 +122,17 @@ static void test_hadamard_when_none_then_taken_away(void **state) {
 static void test_loss_scale_when_not_above_zero_then_refused(void **state) {
     (void)state;
     setter s;
-    mpt_recipe recipe = {.loss_scale = 0};
+    mpt_recipe recipe = {.loss_scale = {.kind = MPT_LOSS_SCALE_NONE}};
     setter_open(&s);
     assert_mpt_ok(s.ctx, setter_set(&s, "precision", &recipe, "precision", "loss_scale",
                                     setter_integer(1024)));
-    assert_true(recipe.loss_scale == 1024);
+    assert_int_equal(recipe.loss_scale.kind, MPT_LOSS_SCALE_STATIC);
+    assert_true(recipe.loss_scale.scale == 1024);
     assert_int_equal(
         setter_set(&s, "precision", &recipe, "precision", "loss_scale", setter_integer(0)),
         MPT_INVALID);
     assert_message(s.ctx, "nvfp4.lua:14: precision.loss_scale: out of range: 0; give a number "
-                          "above 0");
+                          "above 0, or dynamic { ... }");
     setter_close(&s);
 }
 

@@ -302,7 +302,8 @@ static void test_step_when_p33_activations_are_zeros_then_products_are_zeros(voi
         memset(table, 0, (size_t)n * sizeof *table);
         mpt_run_env env = mpt_trainer_env(r.trainer);
         mpt_executor_run(r.trainer->executors[0], MPT_PASS_PREPARE, &env);
-        (void)mpt_trainer_forward(r.trainer, r.trainer->tokens, r.trainer->targets, &env);
+        mpt_runner runner = mpt_trainer_runner(r.trainer, false);
+        (void)mpt_runner_forward(&runner, r.trainer->tokens, r.trainer->targets, &env);
         const float *logits =
             mpt_executor_tensor(r.trainer->executors[0], r.phases[0]->graph->logits)->data;
         for (int64_t k = 0; k < 32 * RIG_VOCAB; k++)

@@ -266,7 +266,8 @@ static void test_eval_when_windows_do_not_fill_a_batch_then_each_counts_once(voi
             mpt_data_window(r.program.data, w * 200 / 3, 16, tokens + 16 * i, targets + 16 * i);
         mpt_run_env env = mpt_trainer_env(r.trainer);
         mpt_executor_run(r.trainer->executors[0], MPT_PASS_PREPARE, &env);
-        loss[w] = mpt_trainer_forward(r.trainer, tokens, targets, &env);
+        mpt_runner runner = mpt_trainer_runner(r.trainer, false);
+        loss[w] = mpt_runner_forward(&runner, tokens, targets, &env);
         sum += loss[w] / 3;
     }
     assert_true(fabs(three - sum) < 1e-5);

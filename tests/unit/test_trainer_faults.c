@@ -187,7 +187,8 @@ static void test_create_when_any_allocation_fails_then_clean_and_nothing_leaks(v
     rig r;
     rig_options o = rig_defaults();
     o.switch_at = 3;
-    o.choose = choose_delayed;
+    o.choose = o.choose_eval = choose_delayed;
+    o.warm = true;
     assert_int_equal(mpt_ctx_create(&options, &ctx), MPT_OK);
     rig_compile(&r, ctx, &o);
     size_t before = mpt_ctx_memory(ctx).live_bytes;
@@ -201,7 +202,7 @@ static void test_create_when_any_allocation_fails_then_clean_and_nothing_leaks(v
         assert_null(r.trainer);
         assert_int_equal(mpt_ctx_memory(ctx).live_bytes, before);
     }
-    assert_true(n_failed >= 7); /* trainer, batch, state, list, two executors with blocks */
+    assert_true(n_failed >= 9); /* trainer, batch, state, list, four executors with a block */
     left = -1;
     rig_step(&r);
     rig_deinit(&r);

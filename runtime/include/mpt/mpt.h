@@ -116,9 +116,10 @@ MPT_API MPT_CHECKED mpt_status mpt_recipe_create(mpt_ctx *ctx, const char *name,
                                                  mpt_recipe **out);
 
 /* Any field by its path, in the words of a recipe: ("train.lr", "wsd"), then ("train.lr.peak",
- * "3e-3"), ("precision.base", "bf16"), ("data", "text"), ("data.path", "corpus.txt"). Setting
- * train.steps drops train.tokens and the other way round. ("precision", "nvfp4") takes a whole
- * preset, in place of what was said of precision before, rules of phases excepted. */
+ * "3e-3"), ("precision.base", "bf16"), ("data", "text"), ("data.path", "corpus.txt"),
+ * ("train.eval.use", "bf16"). Setting train.steps drops train.tokens and the other way round.
+ * ("precision", "nvfp4") takes a whole preset, in place of what was said of precision before,
+ * rules of phases excepted. */
 MPT_API MPT_CHECKED mpt_status mpt_recipe_set(mpt_recipe *recipe, const char *path,
                                               const char *value);
 
@@ -126,6 +127,11 @@ MPT_API MPT_CHECKED mpt_status mpt_recipe_set(mpt_recipe *recipe, const char *pa
  * name it. */
 MPT_API MPT_CHECKED mpt_status mpt_recipe_add_phase(mpt_recipe *recipe, const char *name,
                                                     const char *from);
+
+/* Any other field of a phase, in the words of a recipe: "steps" or "tokens" instead of `from`,
+ * ("by", "applied"), ("warm_histories", "true"), ("use", "nvfp4 rounding=stochastic"). */
+MPT_API MPT_CHECKED mpt_status mpt_recipe_set_phase(mpt_recipe *recipe, const char *phase,
+                                                    const char *path, const char *value);
 
 /* A layer, as the function of a rule sees it. */
 typedef struct mpt_layer_view {
@@ -308,15 +314,16 @@ typedef struct mpt_step_result {
 
 /* One optimizer step: on the recipe's data (tokens NULL), or on the caller's tokens,
  * int32 [batch, sequence + 1] with ids below the vocabulary. MPT_STOPPED after 20 skipped steps
- * in a row; `out` is filled then too. */
+ * in a row, those not counted that a lower dynamic loss scale may cure; `out` is filled then
+ * too. */
 MPT_API MPT_CHECKED mpt_status mpt_trainer_step(mpt_trainer *trainer, const int32_t *tokens,
                                                 mpt_step_result *out);
 /* Whether all steps of the recipe are done. */
 MPT_API bool mpt_trainer_done(const mpt_trainer *trainer);
 
-/* Mean loss over validation windows, at most max_windows (0: all, 200 at most), in the current
- * phase's forward precision; NAN where the data's last tenth is shorter than a sequence.
- * Training is not touched. */
+/* Mean loss over validation windows, at most max_windows (0: all, 200 at most), in the recipe's
+ * train.eval.use or else the current phase's forward precision; NAN where the data's last tenth
+ * is shorter than a sequence. Training is not touched. */
 MPT_API MPT_CHECKED mpt_status mpt_trainer_eval(mpt_trainer *trainer, int64_t max_windows,
                                                 double *out_loss);
 /* Writes the metrics' last line. MPT_STOPPED where steps were taken and all of them skipped:

@@ -1,4 +1,4 @@
--- refused: phases_out_of_order.lua:5: phases[3].from: 'c' does not start after 'b'; list phases in the order of their from
+-- refused: phases_out_of_order.lua:5: phases[3].from: 'c' does not start after 'b'; list phases in the order in which they start
 local gpt2 = require "models.gpt2"
 return recipe {
   model = gpt2 "tiny",
