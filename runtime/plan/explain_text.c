@@ -51,19 +51,16 @@ static bool same_slot(const mpt_explanation *a, int i, const mpt_explanation *b,
 
 /* "fprop.w, dgrad.w: nvfp4 16x16", of the slots in `group`. */
 static void slot_heading(const mpt_explanation *x, const bool *group, char out[HEADING]) {
-    char brief[MPT_QUANTIZER_TEXT];
+    char brief[MPT_QUANTIZER_TEXT] = "";
     mpt_words text = {.len = 0};
-    int n = 0, first = -1;
     for (int s = 0; s < MPT_SLOT_COUNT; s++) {
-        n += group[s];
-        first = first < 0 && group[s] ? s : first;
+        if (!group[s])
+            continue;
+        if (text.len == 0)
+            mpt_quantizer_brief(&x->slot[s], brief);
+        mpt_words_add(&text, "%s%s", text.len ? ", " : "", mpt_slot_name((mpt_slot)s));
     }
-    for (int s = 0; s < MPT_SLOT_COUNT; s++)
-        if (group[s])
-            mpt_words_add(&text, "%s%s", text.len ? ", " : "", mpt_slot_name((mpt_slot)s));
-    mpt_quantizer_brief(&x->slot[first], brief);
-    snprintf(out, HEADING, "%.70s: %.80s", n == MPT_SLOT_COUNT ? "all six operands" : text.data,
-             brief);
+    snprintf(out, HEADING, "%.70s: %.80s", text.data, brief);
 }
 
 static void add_slot(page *rows, const mpt_explanation *x, int slot) {
