@@ -70,8 +70,16 @@ static int pad_row(void) {
     return (int)(mpt_record_lookup(&mpt_record_quantizer, "pad") - mpt_record_quantizer.fields);
 }
 
+static mpt_status fail_changed(const mpt_explained *e, const char *path) {
+    mpt_status status =
+        MPT_FAIL(e->program->ctx, MPT_INVALID, MPT_NOWHERE,
+                 "%s: a rule's where gave another answer than while compiling", path);
+    mpt_hint(e->program->ctx, "let it depend on the layer alone");
+    return status;
+}
+
 /* Operands that pad turned to BF16 show that, with the place of the pad: their own, or that of
- * the product's other operand, whose rotation they shared. */
+ * the product's other operand, whose rotation they shared. All else is as it was compiled. */
 static mpt_status put_pads(const mpt_explained *e, const mpt_policy *policy, const char *path,
                            mpt_explanation *out) {
     mpt_explanation before = *out;
@@ -80,13 +88,8 @@ static mpt_status put_pads(const mpt_explained *e, const mpt_policy *policy, con
         if (mpt_quantizer_equal(&before.slot[s], &policy->slot[s]))
             continue;
         int from = before.slot[s].pad == MPT_PAD_BF16 ? s : s ^ 1;
-        if (before.slot[from].pad != MPT_PAD_BF16) {
-            mpt_status status =
-                MPT_FAIL(e->program->ctx, MPT_INVALID, MPT_NOWHERE,
-                         "%s: a rule's where gave another answer than while compiling", path);
-            mpt_hint(e->program->ctx, "let it depend on the layer alone");
-            return status;
-        }
+        if (before.slot[from].pad != MPT_PAD_BF16)
+            return fail_changed(e, path);
         mpt_origin origin = before.field[from][pad];
         origin.how = MPT_DECIDED_PAD;
         out->slot[s] = policy->slot[s];
@@ -94,6 +97,15 @@ static mpt_status put_pads(const mpt_explained *e, const mpt_policy *policy, con
             out->field[s][f] = origin;
     }
     return MPT_OK;
+}
+
+static mpt_status compare_compiled(const mpt_explained *e, const mpt_policy *policy,
+                                   const char *path, mpt_explanation *out) {
+    if (out->has_gemms)
+        MPT_TRY(put_pads(e, policy, path, out));
+    bool same = out->compute == policy->compute &&
+                memcmp(out->output, policy->output, sizeof out->output) == 0;
+    return same ? MPT_OK : fail_changed(e, path);
 }
 
 static mpt_status explain_phase(const mpt_explained *e, mpt_arena *arena,
@@ -112,8 +124,8 @@ static mpt_status explain_phase(const mpt_explained *e, mpt_arena *arena,
         if (!e->set.in[i])
             continue;
         mpt_cascade_explain(&out->cascade, i, &out->layers[i]);
-        if (out->layers[i].has_gemms)
-            MPT_TRY(put_pads(e, &program->policies[i], graph->layers[i].path, &out->layers[i]));
+        MPT_TRY(
+            compare_compiled(e, &program->policies[i], graph->layers[i].path, &out->layers[i]));
     }
     return MPT_OK;
 }

@@ -221,6 +221,29 @@ static void test_text_when_pad_falls_back_then_that_is_why(void **state) {
     close_it(&c);
 }
 
+/* A function that counts its calls gives the compiled layer no explanation. */
+static void test_text_when_a_function_changes_its_mind_then_refused(void **state) {
+    (void)state;
+    static const char *const uses[] = {"nvfp4", "gemm { output = fp32 }"};
+    static const char rule[] = "rules = { rule { \"linear\", use = %s, where = function()"
+                               " n = n + 1 return n <= 4 end } }";
+    for (size_t i = 0; i < MPT_COUNT(uses); i++) {
+        char text[256];
+        compiled c;
+        mpt_str out;
+        snprintf(text, sizeof text, rule, uses[i]);
+        open_text(&c, "local n = 0\n", text, "", NULL);
+        mpt_str_init(&out, c.ctx);
+        assert_int_equal(mpt_program_explain(c.program, "layers.0.up_proj", NULL, keep, &out),
+                         MPT_INVALID);
+        assert_string_equal(mpt_ctx_error(c.ctx)->message,
+                            "layers.0.up_proj: a rule's where gave another answer than while "
+                            "compiling; let it depend on the layer alone");
+        mpt_str_deinit(&out);
+        close_it(&c);
+    }
+}
+
 /* One block of two linear layers. */
 static mpt_status build(void *ud, mpt_nn *nn, bool proxy) {
     (void)ud, (void)proxy;
@@ -423,6 +446,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_text_when_a_format_is_refined_twice_then_each_field_has_its_line),
     cmocka_unit_test(test_text_when_no_rule_speaks_then_the_base_and_its_place),
     cmocka_unit_test(test_text_when_pad_falls_back_then_that_is_why),
+    cmocka_unit_test(test_text_when_a_function_changes_its_mind_then_refused),
     cmocka_unit_test(test_text_when_a_host_made_the_rules_then_host),
     cmocka_unit_test(test_names_when_a_checkpoint_has_them_then_roots_and_tensors_go),
     cmocka_unit_test(test_names_when_wrong_then_the_nearest_are_named),
