@@ -128,14 +128,25 @@ static int add_products(page *rows, const mpt_layer *layer, const mpt_explanatio
     return left_out;
 }
 
-static int add_compute(page *rows, const mpt_explanation *x, const mpt_explanation *before) {
+static void add_format(page *rows, const char *name, mpt_dtype value, const mpt_origin *why,
+                       const char *fallback) {
     mpt_origin_text words;
+    mpt_origin_words(rows->phase, why, "", fallback, &words);
+    add_row(rows, name, mpt_dtype_name(value), why, &words);
+}
+
+static int add_compute(page *rows, const mpt_layer *layer, const mpt_explanation *x,
+                       const mpt_explanation *before) {
+    int left_out = 0;
     if (before && before->compute == x->compute &&
         same_origin(&before->compute_why, &x->compute_why))
-        return 1;
-    mpt_origin_words(rows->phase, &x->compute_why, "", "precision.base", &words);
-    add_row(rows, "compute", mpt_dtype_name(x->compute), &x->compute_why, &words);
-    return 0;
+        left_out++;
+    else
+        add_format(rows, "compute", x->compute, &x->compute_why,
+                   mpt_compute_default(rows->phase->cascade.recipe, layer->kind));
+    if (x->has_softmax && !before) /* the same in all phases */
+        add_format(rows, "softmax", x->softmax, &x->softmax_why, "precision.ops");
+    return left_out + (x->has_softmax && before);
 }
 
 /* ---- one layer ---- */
@@ -161,7 +172,7 @@ static void print_phase(const mpt_explained *e, int index, int layer, mpt_str *o
         left_out = add_slots(&rows, x, before);
         left_out += add_products(&rows, &e->graph->layers[layer], x, before);
     } else {
-        left_out = add_compute(&rows, x, before);
+        left_out = add_compute(&rows, &e->graph->layers[layer], x, before);
     }
     bool none = rows.sheet.n_rows == 0;
     phase_heading(e, phase,

@@ -201,6 +201,31 @@ static void test_text_when_no_rule_speaks_then_the_base_and_its_place(void **sta
     close_it(&c);
 }
 
+static void test_text_when_precision_ops_speak_then_their_lines(void **state) {
+    (void)state;
+    compiled c;
+    mpt_str text;
+    open_text(&c, "",
+              "\n  ops = { norm = fp16,\n    softmax = bf16 },\n"
+              "  state = { residual = fp32 },\n"
+              "  rules = { rule { \"layers.1.norm\", use = fp32 } }",
+              "", NULL);
+    explain(&c, "norm", NULL, &text);
+    assert_cells(&text, "compute|fp16|r.lua:2|precision.ops.norm");
+    assert_cells(&text, "compute|fp32|r.lua:5|precision.rules[1]");
+    mpt_str_deinit(&text);
+    explain(&c, "embed_tokens", NULL, &text);
+    assert_cells(&text, "compute|fp32|r.lua:4|precision.state.residual");
+    mpt_str_deinit(&text);
+    close_it(&c);
+    open_file(&c, "recipes/gpt2_fp8.lua");
+    explain(&c, "h.0.attn", NULL, &text);
+    assert_cells(&text, "compute|bf16|default|precision.base");
+    assert_cells(&text, "softmax|fp32|default|precision.ops");
+    mpt_str_deinit(&text);
+    close_it(&c);
+}
+
 static void test_text_when_pad_falls_back_then_that_is_why(void **state) {
     (void)state;
     compiled c;
@@ -360,6 +385,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_json_when_two_rules_merge_then_each_has_its_fields),
     cmocka_unit_test(test_text_when_a_format_is_refined_twice_then_each_field_has_its_line),
     cmocka_unit_test(test_text_when_no_rule_speaks_then_the_base_and_its_place),
+    cmocka_unit_test(test_text_when_precision_ops_speak_then_their_lines),
     cmocka_unit_test(test_text_when_pad_falls_back_then_that_is_why),
     cmocka_unit_test(test_text_when_a_function_changes_its_mind_then_refused),
     cmocka_unit_test(test_text_when_a_host_made_the_rules_then_host),
