@@ -73,6 +73,12 @@ static inline void close_it(compiled *c) {
     mpt_ctx_destroy(c->ctx);
 }
 
+static inline void explain(compiled *c, const char *layer, const mpt_explain_options *options,
+                           mpt_str *out) {
+    mpt_str_init(out, c->ctx);
+    assert_mpt_ok(c->ctx, mpt_program_explain(c->program, layer, options, keep, out));
+}
+
 static inline json_t *parse_json(const mpt_str *text) {
     json_error_t error;
     json_t *json = json_loads(text->data, JSON_REJECT_DUPLICATES, &error);

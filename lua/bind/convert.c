@@ -203,12 +203,17 @@ static void note_place(lua_State *L, const char *key, mpt_where *out) {
     lua_settop(L, value);
 }
 
-/* Operations keep the places of their formats, which warnings and schedules name. */
+/* Formats outside of rules keep their places, which warnings, schedules and explanations name.
+ */
 static void note_places(lua_State *L, mpt_recipe *recipe, const mpt_record *record) {
     for (int i = 0; record == &mpt_record_ops && i < MPT_OPS_COUNT; i++)
         note_place(L, mpt_ops_word_name((mpt_ops_word)i), &recipe->ops[i].where);
-    if (record == &mpt_record_state)
+    if (record == &mpt_record_precision)
+        note_place(L, "base", &recipe->base_where);
+    if (record == &mpt_record_state) {
         note_place(L, "activation", &recipe->activation_where);
+        note_place(L, "residual", &recipe->residual_where);
+    }
 }
 
 /* Whether a plain table is what the field takes: precision, state, train, eval. */
@@ -451,7 +456,6 @@ void mpt_convert_recipe(lua_State *L, int index) {
         recipe, mpt_record_find("recipe"), recipe, lua_absindex(L, index), "", recipe_special,
         NULL};
     mpt_convert_fill(L, &f);
-    mpt_convert_place_base(L, recipe, f.value);
     if (!recipe->model.present) {
         mpt_status status = MPT_FAIL(recipe->ctx, MPT_INVALID, recipe->where, "model: missing");
         mpt_hint(recipe->ctx, "name one: model = require \"models.gpt2\" \"124m\"");

@@ -63,9 +63,6 @@ mpt_where mpt_convert_place(lua_State *L, int value, int key);
  * stack index of its own key in `parent`. */
 void mpt_convert_place_slot(lua_State *L, int parent, int key, int value, mpt_slot_use *out);
 
-/* Notes where precision.base stands in the recipe at `value`. */
-void mpt_convert_place_base(lua_State *L, mpt_recipe *recipe, int value);
-
 /* ---- rules ---- */
 
 /* The special fields of precision: rules, and what a rule says. `phase` as in

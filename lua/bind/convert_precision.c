@@ -11,6 +11,10 @@
 
 enum { SELECTORS_MAX = 32, ONLY_MAX = 1024 };
 
+/* What a rule costs: kilobytes of the host's memory, which only the steps bound, so that there
+ * are some thousands of them at most. */
+enum { RULE_STEPS = 4000 };
+
 static const char use_hint[] = "give a format (bf16, nvfp4 { ... }) or gemm { ... }";
 
 /* How a format is written that stands there as a text; else the hint given. */
@@ -308,6 +312,7 @@ static void put_rule(lua_State *L, mpt_recipe *recipe, int list, int key, const 
     if (!said)
         mpt_convert_fail(L, list, key, "write rule { \"linear\", use = bf16 }",
                          "%s: cannot be %s", path, mpt_lua_describe(L, value));
+    mpt_sandbox_charge(L, RULE_STEPS);
     mpt_rule *rule = mpt_recipe_append_rule(recipe, phase);
     if (!rule)
         mpt_sandbox_check(L, MPT_OUT_OF_MEMORY);

@@ -30,12 +30,3 @@ void mpt_convert_place_slot(lua_State *L, int parent, int key, int value, mpt_sl
         lua_pop(L, 1);
     }
 }
-
-void mpt_convert_place_base(lua_State *L, mpt_recipe *recipe, int value) {
-    int top = lua_gettop(L);
-    mpt_lua_value_get(L, value, "precision");
-    lua_pushliteral(L, "base");
-    if (mpt_lua_value_at(L, top + 1) && mpt_lua_value_get(L, top + 1, "base") != LUA_TNIL)
-        recipe->base_where = mpt_convert_place(L, top + 1, top + 2);
-    lua_settop(L, top);
-}

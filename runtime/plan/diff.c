@@ -34,7 +34,7 @@ mpt_status mpt_diff_add(const mpt_diff *diff, mpt_diff_rows *rows, const char *n
 /* Where a phase starts, as a fraction of the run. */
 static double start_of(const mpt_program *program, int phase) {
     const mpt_phase *said = &program->recipe->phases[phase];
-    if (said->from_is_fraction || said->from == 0)
+    if (said->from_is_fraction)
         return said->from;
     return (double)program->phase_start[phase] / (double)program->train.steps;
 }

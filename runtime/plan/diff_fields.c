@@ -147,14 +147,19 @@ static mpt_status compare_eval(mpt_diff *diff) {
     return mpt_diff_add(diff, &diff->training, "train.eval.batches", text[0][1], text[1][1]);
 }
 
-/* "four_bit, settle from 0.82": the phases as they were declared. */
-static void phases_text(const mpt_recipe *recipe, mpt_words *out) {
-    for (int p = 0; p < recipe->n_phases; p++) {
-        const mpt_phase *phase = &recipe->phases[p];
+/* "four_bit, settle from 0.82": the phases, each with its start as it was declared, or in
+ * steps.
+ */
+static void phases_text(const mpt_program *program, mpt_words *out) {
+    for (int p = 0; p < program->n_phases; p++) {
+        const mpt_phase *phase = &program->recipe->phases[p];
         mpt_words_add(out, "%s%s", p ? ", " : "", phase->name);
-        if (phase->from > 0)
-            mpt_words_add(out, phase->from_is_fraction ? " from %g" : " from step %.0f",
-                          phase->from);
+        if (p > 0 && phase->from_is_fraction)
+            mpt_words_add(out, " from %g", phase->from);
+        else if (p > 0)
+            mpt_words_add(out, " from step ");
+        if (p > 0 && !phase->from_is_fraction)
+            mpt_words_count(out, program->phase_start[p]);
     }
 }
 
@@ -164,7 +169,7 @@ mpt_status mpt_diff_fields(mpt_diff *diff) {
     for (int s = 0; s < 2; s++) {
         mpt_str_init(&text[s], diff->ctx);
         mpt_recipe_canonical(diff->side[s]->recipe, &text[s]);
-        phases_text(diff->side[s]->recipe, &phases[s]);
+        phases_text(diff->side[s], &phases[s]);
     }
     mpt_status status = text[0].failed || text[1].failed
                             ? MPT_OUT_OF_MEMORY

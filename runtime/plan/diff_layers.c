@@ -76,6 +76,9 @@ static mpt_status add_outputs(const mpt_diff *diff, mpt_diff_rows *rows, const m
 static mpt_status compare_policies(const mpt_diff *diff, mpt_layer_kind kind,
                                    const mpt_policy *a, const mpt_policy *b,
                                    mpt_diff_rows *rows) {
+    if (kind == MPT_LAYER_ATTENTION)
+        MPT_TRY(mpt_diff_add(diff, rows, "softmax", mpt_dtype_name(a->softmax),
+                             mpt_dtype_name(b->softmax)));
     if (!has_gemms(kind))
         return mpt_diff_add(diff, rows, "compute", mpt_dtype_name(a->compute),
                             mpt_dtype_name(b->compute));
@@ -85,7 +88,8 @@ static mpt_status compare_policies(const mpt_diff *diff, mpt_layer_kind kind,
 
 static bool same_policy(mpt_layer_kind kind, const mpt_policy *a, const mpt_policy *b) {
     if (!has_gemms(kind))
-        return a->compute == b->compute;
+        return a->compute == b->compute &&
+               (kind != MPT_LAYER_ATTENTION || a->softmax == b->softmax);
     for (int s = 0; s < MPT_SLOT_COUNT; s++)
         if (!same_quantizer(&a->slot[s], &b->slot[s]))
             return false;

@@ -25,25 +25,44 @@ void mpt_rule_place(const mpt_rule *rule, char out[MPT_ORIGIN_TEXT]) {
 }
 
 bool mpt_origin_is_said(const mpt_origin *origin) {
-    return origin->how == MPT_DECIDED_SAID || origin->how == MPT_DECIDED_PAD;
+    return origin->how == MPT_DECIDED_SAID || origin->how == MPT_DECIDED_PAD ||
+           origin->how == MPT_DECIDED_OPS;
+}
+
+const char *mpt_compute_default(const mpt_recipe *recipe, mpt_layer_kind kind) {
+    return kind == MPT_LAYER_EMBEDDING && recipe->residual != MPT_DTYPE_COUNT
+               ? "precision.state.residual"
+               : "precision.base";
+}
+
+/* Whether the recipe, or somebody who loaded it, set a field that is no rule's. */
+static bool is_set(const mpt_recipe *recipe, const char *name) {
+    if (strcmp(name, "precision.base") == 0)
+        return recipe->base_set;
+    return strcmp(name, "precision.state.residual") == 0;
+}
+
+/* Origins outside of rules. */
+static void other_words(const mpt_recipe *recipe, const mpt_origin *origin,
+                        const char *fallback, mpt_origin_text *out) {
+    bool ops = origin->how == MPT_DECIDED_OPS, set = ops || is_set(recipe, fallback);
+    const char *setter = recipe->source_text ? "--set" : "host";
+    if (ops)
+        snprintf(out->by, sizeof out->by, "precision.ops.%s", mpt_ops_word_name(origin->word));
+    else
+        snprintf(out->by, sizeof out->by, "%s", fallback);
+    if (set && origin->where.file)
+        place_text(origin->where, out->at);
+    else
+        snprintf(out->at, sizeof out->at, "%s", set ? setter : "default");
 }
 
 void mpt_origin_words(const mpt_explained_phase *phase, const mpt_origin *origin,
                       const char *format, const char *fallback, mpt_origin_text *out) {
-    const mpt_recipe *recipe = phase->cascade.recipe;
     char rule[MPT_RULE_PATH] = "";
     mpt_where where = origin->where;
     if (origin->rule < 0) {
-        bool base = (strcmp(fallback, "precision.base") == 0 && recipe->base_set) ||
-                    origin->how == MPT_DECIDED_SAID;
-        snprintf(out->by, sizeof out->by, "%s", fallback);
-        if (where.file)
-            place_text(where, out->at);
-        else
-            snprintf(out->at, sizeof out->at, "%s",
-                     !base                 ? "default"
-                     : recipe->source_text ? "--set"
-                                           : "host");
+        other_words(phase->cascade.recipe, origin, fallback, out);
         return;
     }
     const mpt_cascade_rule *said = &phase->cascade.rules[origin->rule];
@@ -71,8 +90,16 @@ static int pad_row(void) {
     return (int)(mpt_record_lookup(&mpt_record_quantizer, "pad") - mpt_record_quantizer.fields);
 }
 
+static mpt_status fail_changed(const mpt_explained *e, const char *path) {
+    mpt_status status =
+        MPT_FAIL(e->program->ctx, MPT_INVALID, MPT_NOWHERE,
+                 "%s: a rule's where gave another answer than while compiling", path);
+    mpt_hint(e->program->ctx, "let it depend on the layer alone");
+    return status;
+}
+
 /* Operands that pad turned to BF16 show that, with the place of the pad: their own, or that of
- * the product's other operand, whose rotation they shared. */
+ * the product's other operand, whose rotation they shared. All else is as it was compiled. */
 static mpt_status put_pads(const mpt_explained *e, const mpt_policy *policy, const char *path,
                            mpt_explanation *out) {
     mpt_explanation before = *out;
@@ -81,13 +108,8 @@ static mpt_status put_pads(const mpt_explained *e, const mpt_policy *policy, con
         if (mpt_quantizer_equal(&before.slot[s], &policy->slot[s]))
             continue;
         int from = before.slot[s].pad == MPT_PAD_BF16 ? s : s ^ 1;
-        if (before.slot[from].pad != MPT_PAD_BF16) {
-            mpt_status status =
-                MPT_FAIL(e->program->ctx, MPT_INVALID, MPT_NOWHERE,
-                         "%s: a rule's where gave another answer than while compiling", path);
-            mpt_hint(e->program->ctx, "let it depend on the layer alone");
-            return status;
-        }
+        if (before.slot[from].pad != MPT_PAD_BF16)
+            return fail_changed(e, path);
         mpt_origin origin = before.field[from][pad];
         origin.how = MPT_DECIDED_PAD;
         out->slot[s] = policy->slot[s];
@@ -95,6 +117,23 @@ static mpt_status put_pads(const mpt_explained *e, const mpt_policy *policy, con
             out->field[s][f] = origin;
     }
     return MPT_OK;
+}
+
+static mpt_status compare_compiled(const mpt_explained *e, const mpt_policy *policy,
+                                   const char *path, mpt_explanation *out) {
+    if (out->has_gemms)
+        MPT_TRY(put_pads(e, policy, path, out));
+    bool same = out->compute == policy->compute &&
+                memcmp(out->output, policy->output, sizeof out->output) == 0;
+    return same ? MPT_OK : fail_changed(e, path);
+}
+
+/* What tables give goes into the stream between blocks, whose format it has. */
+static void put_residual(const mpt_recipe *recipe, mpt_explanation *out) {
+    if (recipe->residual == MPT_DTYPE_COUNT || out->compute_why.how != MPT_DECIDED_DEFAULT)
+        return;
+    out->compute = recipe->residual;
+    out->compute_why.where = recipe->residual_where;
 }
 
 static mpt_status explain_phase(const mpt_explained *e, mpt_arena *arena,
@@ -112,9 +151,11 @@ static mpt_status explain_phase(const mpt_explained *e, mpt_arena *arena,
     for (int i = 0; i < graph->n_layers; i++) {
         if (!e->set.in[i])
             continue;
+        const mpt_layer *layer = &graph->layers[i];
         mpt_cascade_explain(&out->cascade, i, &out->layers[i]);
-        if (out->layers[i].has_gemms)
-            MPT_TRY(put_pads(e, &program->policies[i], graph->layers[i].path, &out->layers[i]));
+        MPT_TRY(compare_compiled(e, &program->policies[i], layer->path, &out->layers[i]));
+        if (layer->kind == MPT_LAYER_EMBEDDING)
+            put_residual(e->program->recipe, &out->layers[i]);
     }
     return MPT_OK;
 }

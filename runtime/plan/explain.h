@@ -37,6 +37,9 @@ typedef struct mpt_origin_text {
 void mpt_origin_words(const mpt_explained_phase *phase, const mpt_origin *origin,
                       const char *format, const char *fallback, mpt_origin_text *out);
 
+/* What decides the format of a layer without products where nothing is said of it. */
+const char *mpt_compute_default(const mpt_recipe *recipe, mpt_layer_kind kind);
+
 /* Whether a value of an origin is worth a look: a rule says it, in its own words. */
 bool mpt_origin_is_said(const mpt_origin *origin);
 

@@ -25,8 +25,8 @@ static json_t *put(json_t *object, const char *key, json_t *value) {
 }
 
 static const char *how_word(mpt_decision how) {
-    static const char *const words[] = {"default", "said", "by format", "by scale_format",
-                                        "by pad"};
+    static const char *const words[] = {"default",         "said",   "by format",
+                                        "by scale_format", "by ops", "by pad"};
     return words[how];
 }
 
@@ -95,11 +95,12 @@ static json_t *phase_json(const mpt_explained_phase *phase, int layer) {
         object = put(object, mpt_gemm_name((mpt_gemm)g), gemm_json(phase, x, (mpt_gemm)g));
     if (x->has_gemms)
         return object;
-    if (x->attends)
+    object =
+        put(object, "compute", value_json(phase, mpt_dtype_name(x->compute), &x->compute_why));
+    if (x->has_softmax)
         object = put(object, "softmax",
                      value_json(phase, mpt_dtype_name(x->softmax), &x->softmax_why));
-    return put(object, "compute",
-               value_json(phase, mpt_dtype_name(x->compute), &x->compute_why));
+    return object;
 }
 
 static json_t *layer_json(const mpt_explained *e, int index) {

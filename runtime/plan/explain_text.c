@@ -51,19 +51,16 @@ static bool same_slot(const mpt_explanation *a, int i, const mpt_explanation *b,
 
 /* "fprop.w, dgrad.w: nvfp4 16x16", of the slots in `group`. */
 static void slot_heading(const mpt_explanation *x, const bool *group, char out[HEADING]) {
-    char brief[MPT_QUANTIZER_TEXT];
+    char brief[MPT_QUANTIZER_TEXT] = "";
     mpt_words text = {.len = 0};
-    int n = 0, first = -1;
     for (int s = 0; s < MPT_SLOT_COUNT; s++) {
-        n += group[s];
-        first = first < 0 && group[s] ? s : first;
+        if (!group[s])
+            continue;
+        if (text.len == 0)
+            mpt_quantizer_brief(&x->slot[s], brief);
+        mpt_words_add(&text, "%s%s", text.len ? ", " : "", mpt_slot_name((mpt_slot)s));
     }
-    for (int s = 0; s < MPT_SLOT_COUNT; s++)
-        if (group[s])
-            mpt_words_add(&text, "%s%s", text.len ? ", " : "", mpt_slot_name((mpt_slot)s));
-    mpt_quantizer_brief(&x->slot[first], brief);
-    snprintf(out, HEADING, "%.70s: %.80s", n == MPT_SLOT_COUNT ? "all six operands" : text.data,
-             brief);
+    snprintf(out, HEADING, "%.70s: %.80s", text.data, brief);
 }
 
 static void add_slot(page *rows, const mpt_explanation *x, int slot) {
@@ -131,26 +128,25 @@ static int add_products(page *rows, const mpt_layer *layer, const mpt_explanatio
     return left_out;
 }
 
-/* What attention's second product reads. No phase changes it. */
-static void add_softmax(page *rows, const mpt_explanation *x) {
+static void add_format(page *rows, const char *name, mpt_dtype value, const mpt_origin *why,
+                       const char *fallback) {
     mpt_origin_text words;
-    mpt_origin_words(rows->phase, &x->softmax_why, "", "precision.ops.softmax", &words);
-    add_row(rows, "softmax", mpt_dtype_name(x->softmax), &x->softmax_why, &words);
+    mpt_origin_words(rows->phase, why, "", fallback, &words);
+    add_row(rows, name, mpt_dtype_name(value), why, &words);
 }
 
-static int add_compute(page *rows, const mpt_explanation *x, const mpt_explanation *before) {
-    mpt_origin_text words;
-    char by[64] = "precision.base";
+static int add_compute(page *rows, const mpt_layer *layer, const mpt_explanation *x,
+                       const mpt_explanation *before) {
+    int left_out = 0;
     if (before && before->compute == x->compute &&
         same_origin(&before->compute_why, &x->compute_why))
-        return 1;
-    if (x->compute_word != MPT_OPS_COUNT)
-        snprintf(by, sizeof by, "precision.ops.%s", mpt_ops_word_name(x->compute_word));
-    mpt_origin_words(rows->phase, &x->compute_why, "", by, &words);
-    add_row(rows, "compute", mpt_dtype_name(x->compute), &x->compute_why, &words);
-    if (x->attends && !before)
-        add_softmax(rows, x);
-    return 0;
+        left_out++;
+    else
+        add_format(rows, "compute", x->compute, &x->compute_why,
+                   mpt_compute_default(rows->phase->cascade.recipe, layer->kind));
+    if (x->has_softmax && !before) /* the same in all phases */
+        add_format(rows, "softmax", x->softmax, &x->softmax_why, "precision.ops");
+    return left_out + (x->has_softmax && before);
 }
 
 /* ---- one layer ---- */
@@ -176,7 +172,7 @@ static void print_phase(const mpt_explained *e, int index, int layer, mpt_str *o
         left_out = add_slots(&rows, x, before);
         left_out += add_products(&rows, &e->graph->layers[layer], x, before);
     } else {
-        left_out = add_compute(&rows, x, before);
+        left_out = add_compute(&rows, &e->graph->layers[layer], x, before);
     }
     bool none = rows.sheet.n_rows == 0;
     phase_heading(e, phase,

@@ -33,6 +33,7 @@ typedef enum mpt_decision {
     MPT_DECIDED_SAID,    /* a rule says it */
     MPT_DECIDED_FORMAT,  /* a rule says a format, and it is what that format means */
     MPT_DECIDED_FOLLOWS, /* it goes with scale_format, which a rule says */
+    MPT_DECIDED_OPS,     /* precision.ops says it */
     MPT_DECIDED_PAD      /* pad turned the operand to BF16: a dimension is no multiple */
 } mpt_decision;
 
@@ -41,6 +42,7 @@ typedef struct mpt_origin {
     int rule; /* index into the cascade; -1: none */
     mpt_where
         where; /* of the field, or of the format or field it comes with; file NULL: none */
+    mpt_ops_word word; /* of OPS */
 } mpt_origin;
 
 typedef struct mpt_explanation {
@@ -51,8 +53,7 @@ typedef struct mpt_explanation {
     mpt_origin output_why[MPT_GEMM_COUNT];
     mpt_dtype compute;
     mpt_origin compute_why;
-    mpt_ops_word compute_word; /* the row of precision.ops that says it; COUNT: none does */
-    bool attends;              /* then softmax holds, the format of the probabilities */
+    bool has_softmax; /* attention */
     mpt_dtype softmax;
     mpt_origin softmax_why;
 } mpt_explanation;

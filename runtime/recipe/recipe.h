@@ -230,8 +230,8 @@ struct mpt_recipe {
     mpt_host_predicate *predicates; /* of a recipe filled by calls */
     mpt_dtype base;                 /* compute format where no rule speaks */
     bool base_set;
-    mpt_where base_where; /* file NULL: no line says it */
-    mpt_dtype residual;   /* MPT_DTYPE_COUNT: the base format */
+    mpt_where base_where, residual_where; /* file NULL: no line says it */
+    mpt_dtype residual;                   /* MPT_DTYPE_COUNT: the base format */
     mpt_ops_use ops[MPT_OPS_COUNT];
     mpt_dtype activation; /* kept for backward; MPT_DTYPE_COUNT: as computed */
     mpt_where activation_where;

@@ -388,6 +388,10 @@ mpt_status mpt_recipe_resolve(mpt_recipe *recipe, int phase, const mpt_layer *la
 
 /* ---- why ---- */
 
+static mpt_origin origin_of(mpt_decision how, int rule, mpt_where where) {
+    return (mpt_origin){.how = how, .rule = rule, .where = where, .word = MPT_OPS_COUNT};
+}
+
 static int row_index(const char *name) {
     return (int)(mpt_record_lookup(&mpt_record_quantizer, name) - mpt_record_quantizer.fields);
 }
@@ -404,31 +408,34 @@ static mpt_origin why_field(const cascade *c, const layer_state *s, int slot, in
     const mpt_slot_use *use = &s->slot[slot];
     int rule = s->decider[slot][field], row = row_index("scale_format");
     if (use->set >> field & 1)
-        return (mpt_origin){MPT_DECIDED_SAID, rule, use->said[field]};
+        return origin_of(MPT_DECIDED_SAID, rule, use->said[field]);
     if (follows(use, field))
-        return (mpt_origin){MPT_DECIDED_FOLLOWS, s->decider[slot][row], use->said[row]};
+        return origin_of(MPT_DECIDED_FOLLOWS, s->decider[slot][row], use->said[row]);
     rule = s->format_decider[slot];
     if (rule < 0)
-        return (mpt_origin){MPT_DECIDED_DEFAULT, -1, c->recipe->base_where};
-    return (mpt_origin){field == row_index("format") ? MPT_DECIDED_SAID : MPT_DECIDED_FORMAT,
-                        rule, use->where};
+        return origin_of(MPT_DECIDED_DEFAULT, -1, c->recipe->base_where);
+    return origin_of(field == row_index("format") ? MPT_DECIDED_SAID : MPT_DECIDED_FORMAT, rule,
+                     use->where);
 }
 
-/* No rule speaks of the softmax inside attention: only precision.ops does. */
-static void explain_softmax(const cascade *c, const layer_state *s, mpt_explanation *out) {
-    const mpt_ops_use *softmax = &c->recipe->ops[MPT_OPS_SOFTMAX];
-    bool said = softmax->format != MPT_DTYPE_COUNT;
-    out->attends = s->layer->kind == MPT_LAYER_ATTENTION;
-    out->softmax = said ? softmax->format : MPT_DTYPE_FP32;
-    out->softmax_why = (mpt_origin){said ? MPT_DECIDED_SAID : MPT_DECIDED_DEFAULT, -1,
-                                    said ? softmax->where : MPT_NOWHERE};
+static mpt_origin why_op(const cascade *c, mpt_ops_word word) {
+    return (mpt_origin){MPT_DECIDED_OPS, -1, c->recipe->ops[word].where, word};
+}
+
+static void explain_softmax(const cascade *c, const mpt_layer *layer, mpt_explanation *out) {
+    mpt_dtype said = c->recipe->ops[MPT_OPS_SOFTMAX].format;
+    out->has_softmax = layer->kind == MPT_LAYER_ATTENTION;
+    out->softmax = said == MPT_DTYPE_COUNT ? MPT_DTYPE_FP32 : said;
+    out->softmax_why = origin_of(MPT_DECIDED_DEFAULT, -1, MPT_NOWHERE);
+    if (said != MPT_DTYPE_COUNT)
+        out->softmax_why = why_op(c, MPT_OPS_SOFTMAX);
 }
 
 void mpt_cascade_explain(const mpt_cascade *c, int layer, mpt_explanation *out) {
     layer_state s;
     run_cascade(c, layer, &s);
     *out = (mpt_explanation){.has_gemms = has_gemms(s.layer), .compute = s.compute};
-    const mpt_origin base = {MPT_DECIDED_DEFAULT, -1, c->recipe->base_where};
+    const mpt_origin base = origin_of(MPT_DECIDED_DEFAULT, -1, c->recipe->base_where);
     for (int i = 0; i < MPT_SLOT_COUNT; i++) {
         out->slot[i] = s.slot[i].q;
         for (int f = 0; f < mpt_record_quantizer.n_fields; f++)
@@ -439,19 +446,17 @@ void mpt_cascade_explain(const mpt_cascade *c, int layer, mpt_explanation *out) 
         bool logits = s.layer->kind == MPT_LAYER_HEAD && g == MPT_GEMM_FPROP;
         out->output[g] = s.output[g];
         out->output_why[g] = logits || g == MPT_GEMM_WGRAD
-                                 ? (mpt_origin){MPT_DECIDED_DEFAULT, -1, MPT_NOWHERE}
+                                 ? origin_of(MPT_DECIDED_DEFAULT, -1, MPT_NOWHERE)
                                  : base;
         if (rule >= 0)
             out->output_why[g] =
-                (mpt_origin){MPT_DECIDED_SAID, rule, c->rules[rule].rule->use.output_where[g]};
+                origin_of(MPT_DECIDED_SAID, rule, c->rules[rule].rule->use.output_where[g]);
     }
+    explain_softmax(c, s.layer, out);
     out->compute_why = base;
-    out->compute_word = s.compute_word;
     if (s.compute_word != MPT_OPS_COUNT)
-        out->compute_why =
-            (mpt_origin){MPT_DECIDED_SAID, -1, c->recipe->ops[s.compute_word].where};
-    explain_softmax(c, &s, out);
+        out->compute_why = why_op(c, s.compute_word);
     if (s.compute_decider >= 0)
-        out->compute_why = (mpt_origin){MPT_DECIDED_SAID, s.compute_decider,
-                                        c->rules[s.compute_decider].rule->use.slot[0].where};
+        out->compute_why = origin_of(MPT_DECIDED_SAID, s.compute_decider,
+                                     c->rules[s.compute_decider].rule->use.slot[0].where);
 }

@@ -188,6 +188,8 @@ mpt_status mpt_recipe_set_at(mpt_recipe *recipe, const char *path, const char *v
         return set_train(recipe, &setting, rest);
     if (strcmp(setting.path, "precision.base") == 0)
         recipe->base_where = where;
+    if (strcmp(setting.path, "precision.state.residual") == 0)
+        recipe->residual_where = where;
     return mpt_record_set_under(recipe->ctx, &recipe->arena, &mpt_record_recipe, recipe,
                                 &setting);
 }

@@ -1,5 +1,5 @@
-/* plan/explain*.c and plan/layer_set.c: every field of a layer with the line that decided it,
- * by path, glob, kind, part and checkpoint name; phases; defaults; hosts. */
+/* plan/explain*.c: every field of a layer with the line that decided it; defaults; hosts. The
+ * names of layers: test_explain_names.c. */
 #include "inspect_fixture.h"
 
 #include "allowance.h"
@@ -7,12 +7,6 @@
 #include "recipe/schema_rows.h"
 
 /* ---- helpers ---- */
-
-static void explain(compiled *c, const char *layer, const mpt_explain_options *options,
-                    mpt_str *out) {
-    mpt_str_init(out, c->ctx);
-    assert_mpt_ok(c->ctx, mpt_program_explain(c->program, layer, options, keep, out));
-}
 
 /* The object of one field: phase, GEMM, operand, field. */
 static const json_t *field_of(const json_t *layer, int phase, const char *gemm,
@@ -207,13 +201,27 @@ static void test_text_when_no_rule_speaks_then_the_base_and_its_place(void **sta
     close_it(&c);
 }
 
-static void test_text_when_an_operation_is_said_then_its_row_is_named(void **state) {
+static void test_text_when_precision_ops_speak_then_their_lines(void **state) {
     (void)state;
     compiled c;
     mpt_str text;
-    open_text(&c, "", "ops = {\n norm = fp32 } ", "", NULL);
+    open_text(&c, "",
+              "\n  ops = { norm = fp16,\n    softmax = bf16 },\n"
+              "  state = { residual = fp32 },\n"
+              "  rules = { rule { \"layers.1.norm\", use = fp32 } }",
+              "", NULL);
     explain(&c, "norm", NULL, &text);
-    assert_cells(&text, "compute|fp32|r.lua:2|precision.ops.norm");
+    assert_cells(&text, "compute|fp16|r.lua:2|precision.ops.norm");
+    assert_cells(&text, "compute|fp32|r.lua:5|precision.rules[1]");
+    mpt_str_deinit(&text);
+    explain(&c, "embed_tokens", NULL, &text);
+    assert_cells(&text, "compute|fp32|r.lua:4|precision.state.residual");
+    mpt_str_deinit(&text);
+    close_it(&c);
+    open_file(&c, "recipes/gpt2_fp8.lua");
+    explain(&c, "h.0.attn", NULL, &text);
+    assert_cells(&text, "compute|bf16|default|precision.base");
+    assert_cells(&text, "softmax|fp32|default|precision.ops");
     mpt_str_deinit(&text);
     close_it(&c);
 }
@@ -230,6 +238,29 @@ static void test_text_when_pad_falls_back_then_that_is_why(void **state) {
     assert_cells(&text, "format|bf16|r.lua:3|pad of precision.rules[1]: the blocks do not fit");
     mpt_str_deinit(&text);
     close_it(&c);
+}
+
+/* A function that counts its calls gives the compiled layer no explanation. */
+static void test_text_when_a_function_changes_its_mind_then_refused(void **state) {
+    (void)state;
+    static const char *const uses[] = {"nvfp4", "gemm { output = fp32 }"};
+    static const char rule[] = "rules = { rule { \"linear\", use = %s, where = function()"
+                               " n = n + 1 return n <= 4 end } }";
+    for (size_t i = 0; i < MPT_COUNT(uses); i++) {
+        char text[256];
+        compiled c;
+        mpt_str out;
+        snprintf(text, sizeof text, rule, uses[i]);
+        open_text(&c, "local n = 0\n", text, "", NULL);
+        mpt_str_init(&out, c.ctx);
+        assert_int_equal(mpt_program_explain(c.program, "layers.0.up_proj", NULL, keep, &out),
+                         MPT_INVALID);
+        assert_string_equal(mpt_ctx_error(c.ctx)->message,
+                            "layers.0.up_proj: a rule's where gave another answer than while "
+                            "compiling; let it depend on the layer alone");
+        mpt_str_deinit(&out);
+        close_it(&c);
+    }
 }
 
 /* One block of two linear layers. */
@@ -275,86 +306,7 @@ static void test_text_when_a_host_made_the_rules_then_host(void **state) {
     close_it(&c);
 }
 
-/* ---- names ---- */
-
-static void expect_names(compiled *c, const char *layer, const char *heading) {
-    mpt_str text;
-    explain(c, layer, NULL, &text);
-    if (strncmp(text.data, heading, strlen(heading)) != 0)
-        fail_msg("%s gives %.*s", layer, (int)strcspn(text.data, "\n"), text.data);
-    mpt_str_deinit(&text);
-}
-
-static void test_names_when_a_checkpoint_has_them_then_roots_and_tensors_go(void **state) {
-    (void)state;
-    compiled c;
-    open_file(&c, "recipes/nvfp4_12b.lua");
-    const char *heading = "layers.54.mixer.in_proj: linear in block 54 of 0..61, 5,120 in, ";
-    expect_names(&c, "layers.54.mixer.in_proj", heading);
-    expect_names(&c, "backbone.layers.54.mixer.in_proj", heading);
-    expect_names(&c, "model.layers.54.mixer.in_proj.weight", heading);
-    expect_names(&c, "transformer.layers.54.mixer.in_proj.weight", heading);
-    expect_names(&c, "head", "lm_head: head, 5,120 in, 131,072 out\n");
-    expect_names(&c, "conv", "conv (all 28 layers): the same in all\n");
-    expect_names(&c, "linear", "linear in blocks 0..1 (4 layers): the same in all\n");
-    expect_names(&c, "layers.7.mixer.k_proj",
-                 "layers.7.mixer.qkv_proj: linear in block 7 of 0..61, 5,120 in, 7,168 out\n"
-                 "k_proj is a part of it: q_proj, k_proj and v_proj are one product, with one "
-                 "precision\n");
-    close_it(&c);
-}
-
-static void expect_refused(compiled *c, const char *layer, const char *phase,
-                           const char *message) {
-    mpt_explain_options options = MPT_EXPLAIN_OPTIONS_INIT;
-    mpt_str text;
-    mpt_str_init(&text, c->ctx);
-    options.phase = phase;
-    assert_int_equal(mpt_program_explain(c->program, layer, &options, keep, &text),
-                     MPT_INVALID);
-    assert_string_equal(mpt_ctx_error(c->ctx)->message, message);
-    assert_null(text.data);
-}
-
-static void test_names_when_wrong_then_the_nearest_are_named(void **state) {
-    (void)state;
-    compiled c;
-    open_file(&c, "recipes/nvfp4_12b.lua");
-    expect_refused(&c, "layers.54.mixer.inproj", NULL,
-                   "the model has no layer 'layers.54.mixer.inproj'; did you mean "
-                   "'layers.54.mixer.in_proj'?");
-    expect_refused(&c, "layers.54.attention", NULL,
-                   "the model has no layer 'layers.54.attention'; block 54 has "
-                   "'layers.54.norm', 'layers.54.mixer.in_proj', 'layers.54.mixer.conv1d', "
-                   "'layers.54.mixer', 'layers.54.mixer.norm', 'layers.54.mixer.out_proj'");
-    expect_refused(&c, "lm_haed", NULL,
-                   "the model has no layer 'lm_haed'; did you mean 'lm_head'?");
-    expect_refused(&c, "lm_head", "setle",
-                   "the recipe has no phase 'setle'; did you mean 'settle'?");
-    expect_refused(&c, "lm_head", "x", "the recipe has no phase 'x'; its first is 'four_bit'");
-    close_it(&c);
-}
-
-/* ---- phases ---- */
-
-static void test_phases_when_one_is_named_then_it_alone_and_whole(void **state) {
-    (void)state;
-    compiled c;
-    mpt_str text;
-    mpt_explain_options options = MPT_EXPLAIN_OPTIONS_INIT;
-    open_file(&c, "recipes/nvfp4_12b.lua");
-    options.phase = "settle";
-    explain(&c, "layers.20.mixer.out_proj", &options, &text);
-    assert_holds(&text, "phase settle, from step 1,360,023\n");
-    assert_holds(&text, "phases[2].rules[1]");
-    assert_holds(&text, "  fprop.x, fprop.w: bf16\n");
-    assert_lacks(&text, "phase four_bit");
-    mpt_str_deinit(&text);
-    explain(&c, "lm_head", NULL, &text);
-    assert_holds(&text, "phase settle, from step 1,360,023: the same\n");
-    mpt_str_deinit(&text);
-    close_it(&c);
-}
+/* ---- terminals ---- */
 
 static void test_color_when_asked_then_what_no_rule_says_is_dim(void **state) {
     (void)state;
@@ -433,12 +385,10 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_json_when_two_rules_merge_then_each_has_its_fields),
     cmocka_unit_test(test_text_when_a_format_is_refined_twice_then_each_field_has_its_line),
     cmocka_unit_test(test_text_when_no_rule_speaks_then_the_base_and_its_place),
-    cmocka_unit_test(test_text_when_an_operation_is_said_then_its_row_is_named),
+    cmocka_unit_test(test_text_when_precision_ops_speak_then_their_lines),
     cmocka_unit_test(test_text_when_pad_falls_back_then_that_is_why),
+    cmocka_unit_test(test_text_when_a_function_changes_its_mind_then_refused),
     cmocka_unit_test(test_text_when_a_host_made_the_rules_then_host),
-    cmocka_unit_test(test_names_when_a_checkpoint_has_them_then_roots_and_tensors_go),
-    cmocka_unit_test(test_names_when_wrong_then_the_nearest_are_named),
-    cmocka_unit_test(test_phases_when_one_is_named_then_it_alone_and_whole),
     cmocka_unit_test(test_color_when_asked_then_what_no_rule_says_is_dim),
     cmocka_unit_test(test_write_when_refused_then_io),
     cmocka_unit_test(test_memory_when_refused_then_out_of_memory_and_nothing_leaks),
