@@ -179,7 +179,7 @@
 ---@field decay? "matrices"|"all" What weight decay applies to. Default: matrices.
 ---@field lr mpt.constant|mpt.linear|mpt.cosine|mpt.wsd The learning rate over the run.
 ---@field clip? number Largest norm of all gradients together; 0 does not clip. Default: 1.
----@field recompute? mpt.recompute_fields|number|"none"|"block" Activations that the backward pass makes again, bit for bit, instead of keeping them. Default: none.
+---@field recompute? mpt.recompute_fields|"none"|"block" Activations that the backward pass makes again, bit for bit, instead of keeping them. Default: none.
 ---@field seed? integer Of initial weights, order of data and stochastic rounding. Default: 1234.
 ---@field eval? mpt.eval_fields When the validation loss is taken. Default: at the end.
 ---@field proxy? mpt.proxy_fields Any of these fields again, for when the proxy is trained. Default: none.
@@ -194,7 +194,7 @@
 ---@field decay? "matrices"|"all" What weight decay applies to.
 ---@field lr? mpt.constant|mpt.linear|mpt.cosine|mpt.wsd The learning rate over the run.
 ---@field clip? number Largest norm of all gradients together; 0 does not clip.
----@field recompute? mpt.recompute_fields|number|"none"|"block" Activations that the backward pass makes again, bit for bit, instead of keeping them.
+---@field recompute? mpt.recompute_fields|"none"|"block" Activations that the backward pass makes again, bit for bit, instead of keeping them.
 ---@field seed? integer Of initial weights, order of data and stochastic rounding.
 ---@field eval? mpt.eval_fields When the validation loss is taken.
 

@@ -324,7 +324,8 @@ static void test_check_when_gradients_are_fp16_then_a_loss_scale_counts(void **s
         open(&c);
         fixture_set(&c.f, paths[i], "fp16");
         finish(&c, "fp16-no-loss-scale", 1,
-               "fp16 gradients below 6e-8 vanish: give precision.loss_scale = static(1024)");
+               "fp16 gradients below 6e-8 vanish: give precision.loss_scale = "
+               "static(1024), or dynamic { }");
         open(&c);
         fixture_set(&c.f, paths[i], "fp16");
         fixture_set(&c.f, "precision.loss_scale", "1024");
