@@ -62,13 +62,31 @@ static mpt_status add_slots(const mpt_diff *diff, mpt_diff_rows *rows, const mpt
     return MPT_OK;
 }
 
+static mpt_status add_product(const mpt_diff *diff, mpt_diff_rows *rows, int gemm,
+                              const char *field, const char *a, const char *b) {
+    mpt_words name = {.len = 0};
+    mpt_words_add(&name, "%s.%s", mpt_gemm_name((mpt_gemm)gemm), field);
+    return mpt_diff_add(diff, rows, name.data, a, b);
+}
+
+static void promote_text(int32_t promote, mpt_words *out) {
+    if (promote > 0)
+        mpt_words_add(out, "%d", (int)promote);
+    else
+        mpt_words_add(out, "never");
+}
+
 static mpt_status add_outputs(const mpt_diff *diff, mpt_diff_rows *rows, const mpt_policy *a,
                               const mpt_policy *b) {
     for (int g = 0; g < MPT_GEMM_COUNT; g++) {
-        mpt_words name = {.len = 0};
-        mpt_words_add(&name, "%s.output", mpt_gemm_name((mpt_gemm)g));
-        MPT_TRY(mpt_diff_add(diff, rows, name.data, mpt_dtype_name(a->output[g]),
-                             mpt_dtype_name(b->output[g])));
+        mpt_words promote[2] = {{.len = 0}, {.len = 0}};
+        promote_text(a->promote[g], &promote[0]);
+        promote_text(b->promote[g], &promote[1]);
+        MPT_TRY(add_product(diff, rows, g, "output", mpt_dtype_name(a->output[g]),
+                            mpt_dtype_name(b->output[g])));
+        MPT_TRY(add_product(diff, rows, g, "accumulate", mpt_dtype_name(a->accumulate[g]),
+                            mpt_dtype_name(b->accumulate[g])));
+        MPT_TRY(add_product(diff, rows, g, "promote", promote[0].data, promote[1].data));
     }
     return MPT_OK;
 }
@@ -93,7 +111,9 @@ static bool same_policy(mpt_layer_kind kind, const mpt_policy *a, const mpt_poli
     for (int s = 0; s < MPT_SLOT_COUNT; s++)
         if (!same_quantizer(&a->slot[s], &b->slot[s]))
             return false;
-    return memcmp(a->output, b->output, sizeof a->output) == 0;
+    return memcmp(a->output, b->output, sizeof a->output) == 0 &&
+           memcmp(a->accumulate, b->accumulate, sizeof a->accumulate) == 0 &&
+           memcmp(a->promote, b->promote, sizeof a->promote) == 0;
 }
 
 /* ---- the same layers: path by path ---- */

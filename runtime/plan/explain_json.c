@@ -7,6 +7,7 @@
 #include "recipe/schema_store.h"
 #include "recipe/use.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static json_t *append(json_t *array, json_t *item) {
@@ -67,8 +68,15 @@ static json_t *gemm_json(const mpt_explained_phase *phase, const mpt_explanation
         const char *name = strchr(mpt_slot_name(slots[i]), '.') + 1;
         object = put(object, name, slot_json(phase, x, (int)slots[i]));
     }
-    return put(object, "output",
-               value_json(phase, mpt_dtype_name(x->output[gemm]), &x->output_why[gemm]));
+    char promote[32] = "never";
+    if (x->promote[gemm] > 0)
+        snprintf(promote, sizeof promote, "%d", (int)x->promote[gemm]);
+    object = put(object, "output",
+                 value_json(phase, mpt_dtype_name(x->output[gemm]), &x->output_why[gemm]));
+    object =
+        put(object, "accumulate",
+            value_json(phase, mpt_dtype_name(x->accumulate[gemm]), &x->accumulate_why[gemm]));
+    return put(object, "promote", value_json(phase, promote, &x->promote_why[gemm]));
 }
 
 static json_t *rules_json(const mpt_explained_phase *phase, int layer) {

@@ -108,22 +108,43 @@ static const char *output_default(const mpt_layer *layer, int gemm) {
                                                                    : "precision.base";
 }
 
+static void add_product(page *rows, mpt_gemm gemm, const char *field, const char *value,
+                        const mpt_origin *why, const char *fallback) {
+    mpt_origin_text words;
+    char name[64];
+    snprintf(name, sizeof name, "%s.%s", mpt_gemm_name(gemm), field);
+    mpt_origin_words(rows->phase, why, "", fallback, &words);
+    add_row(rows, name, value, why, &words);
+}
+
+/* A product is told of whole where any of it changes. */
+static bool same_product(const mpt_explanation *a, const mpt_explanation *b, int g) {
+    return a->output[g] == b->output[g] && a->accumulate[g] == b->accumulate[g] &&
+           a->promote[g] == b->promote[g] &&
+           same_origin(&a->output_why[g], &b->output_why[g]) &&
+           same_origin(&a->accumulate_why[g], &b->accumulate_why[g]) &&
+           same_origin(&a->promote_why[g], &b->promote_why[g]);
+}
+
 static int add_products(page *rows, const mpt_layer *layer, const mpt_explanation *x,
                         const mpt_explanation *before) {
     int left_out = 0;
     for (int g = 0; g < MPT_GEMM_COUNT; g++) {
-        mpt_origin_text words;
-        char name[64];
-        if (before && before->output[g] == x->output[g] &&
-            same_origin(&before->output_why[g], &x->output_why[g])) {
+        char promote[32] = "never";
+        if (before && same_product(before, x, g)) {
             left_out++;
             continue;
         }
         if (g == left_out)
             mpt_sheet_heading(&rows->sheet, "  products");
-        snprintf(name, sizeof name, "%s.output", mpt_gemm_name((mpt_gemm)g));
-        mpt_origin_words(rows->phase, &x->output_why[g], "", output_default(layer, g), &words);
-        add_row(rows, name, mpt_dtype_name(x->output[g]), &x->output_why[g], &words);
+        if (x->promote[g] > 0)
+            snprintf(promote, sizeof promote, "%d", (int)x->promote[g]);
+        add_product(rows, (mpt_gemm)g, "output", mpt_dtype_name(x->output[g]),
+                    &x->output_why[g], output_default(layer, g));
+        add_product(rows, (mpt_gemm)g, "accumulate", mpt_dtype_name(x->accumulate[g]),
+                    &x->accumulate_why[g], "fp32 unless said");
+        add_product(rows, (mpt_gemm)g, "promote", promote, &x->promote_why[g],
+                    "never unless said");
     }
     return left_out;
 }

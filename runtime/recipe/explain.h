@@ -51,6 +51,9 @@ typedef struct mpt_explanation {
     mpt_origin field[MPT_SLOT_COUNT][MPT_SLOT_FIELDS]; /* by row of the quantizer's record */
     mpt_dtype output[MPT_GEMM_COUNT];
     mpt_origin output_why[MPT_GEMM_COUNT];
+    mpt_dtype accumulate[MPT_GEMM_COUNT];
+    int32_t promote[MPT_GEMM_COUNT]; /* 0: never */
+    mpt_origin accumulate_why[MPT_GEMM_COUNT], promote_why[MPT_GEMM_COUNT];
     mpt_dtype compute;
     mpt_origin compute_why;
     bool has_softmax; /* attention */

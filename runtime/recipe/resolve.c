@@ -422,6 +422,19 @@ static mpt_origin why_op(const cascade *c, mpt_ops_word word) {
     return (mpt_origin){MPT_DECIDED_OPS, -1, c->recipe->ops[word].where, word};
 }
 
+/* How products are summed up; the place is that of the rule. */
+static void explain_sums(const layer_state *s, mpt_explanation *out) {
+    for (int g = 0; g < MPT_GEMM_COUNT; g++) {
+        int sum = s->accumulate_decider[g], promote = s->promote_decider[g];
+        out->accumulate[g] = s->accumulate[g];
+        out->promote[g] = s->promote[g];
+        out->accumulate_why[g] =
+            origin_of(sum < 0 ? MPT_DECIDED_DEFAULT : MPT_DECIDED_SAID, sum, MPT_NOWHERE);
+        out->promote_why[g] = origin_of(promote < 0 ? MPT_DECIDED_DEFAULT : MPT_DECIDED_SAID,
+                                        promote, MPT_NOWHERE);
+    }
+}
+
 static void explain_softmax(const cascade *c, const mpt_layer *layer, mpt_explanation *out) {
     mpt_dtype said = c->recipe->ops[MPT_OPS_SOFTMAX].format;
     out->has_softmax = layer->kind == MPT_LAYER_ATTENTION;
@@ -452,6 +465,7 @@ void mpt_cascade_explain(const mpt_cascade *c, int layer, mpt_explanation *out) 
             out->output_why[g] =
                 origin_of(MPT_DECIDED_SAID, rule, c->rules[rule].rule->use.output_where[g]);
     }
+    explain_sums(&s, out);
     explain_softmax(c, s.layer, out);
     out->compute_why = base;
     if (s.compute_word != MPT_OPS_COUNT)

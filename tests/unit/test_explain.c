@@ -226,6 +226,22 @@ static void test_text_when_precision_ops_speak_then_their_lines(void **state) {
     close_it(&c);
 }
 
+static void test_text_when_sums_are_said_then_the_rule(void **state) {
+    (void)state;
+    compiled c;
+    mpt_str text;
+    open_text(&c, "",
+              "rules = {\n  rule { \"linear\", use = gemm { wgrad = { accumulate = bf16, "
+              "promote = 128 } } } }",
+              "", NULL);
+    explain(&c, "layers.0.up_proj", NULL, &text);
+    assert_cells(&text, "wgrad.accumulate|bf16|r.lua:2|precision.rules[1]");
+    assert_cells(&text, "wgrad.promote|128|r.lua:2|precision.rules[1]");
+    assert_cells(&text, "fprop.accumulate|fp32|default|fp32 unless said");
+    mpt_str_deinit(&text);
+    close_it(&c);
+}
+
 static void test_text_when_pad_falls_back_then_that_is_why(void **state) {
     (void)state;
     compiled c;
@@ -386,6 +402,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_text_when_a_format_is_refined_twice_then_each_field_has_its_line),
     cmocka_unit_test(test_text_when_no_rule_speaks_then_the_base_and_its_place),
     cmocka_unit_test(test_text_when_precision_ops_speak_then_their_lines),
+    cmocka_unit_test(test_text_when_sums_are_said_then_the_rule),
     cmocka_unit_test(test_text_when_pad_falls_back_then_that_is_why),
     cmocka_unit_test(test_text_when_a_function_changes_its_mind_then_refused),
     cmocka_unit_test(test_text_when_a_host_made_the_rules_then_host),
