@@ -22,8 +22,8 @@ return {
   -- BF16 over FP32 master weights and gradients (arXiv 1905.12322).
   bf16 = precision { base = bf16 },
 
-  -- FP16 over FP32 master weights (arXiv 1710.03740).
-  fp16 = precision { base = fp16, loss_scale = static(1024) },
+  -- FP16 over FP32 master weights, under a loss scale that finds itself (arXiv 1710.03740).
+  fp16 = precision { base = fp16, loss_scale = dynamic {} },
 
   -- DelayedScaling with the HYBRID format in Transformer Engine, and its defaults.
   fp8_delayed = precision {
@@ -36,15 +36,18 @@ return {
   fp8_current = precision { rules = { rule { "linear", use = hybrid_fp8(current {}) } } },
 
   -- DeepSeek-V3 (arXiv 2412.19437): E4M3 everywhere, 128 elements along the dot product for
-  -- activations and gradients, squares for weights.
+  -- activations and gradients, squares for weights; partial sums move to FP32 every 128 products,
+  -- and Adam's moments are BF16.
   deepseek_v3 = precision {
     rules = {
       rule { "linear", use = gemm {
         weight     = fp8_block { block = {128, 128} },
         activation = fp8_block,
         gradient   = fp8_block,
+        promote    = 128,
       } },
     },
+    state = { adam_m = bf16, adam_v = bf16 },
   },
 
   -- MXFP8 pretraining (arXiv 2506.08027): E4M3 for gradients too, scales rounded up.

@@ -616,11 +616,11 @@ e8m0 = nil
 ---@class mpt.presets
 ---@field fp32 mpt.precision Everything in single precision: norms and the residual stream too.
 ---@field tf32 mpt.precision Operands of linear layers rounded to TF32, all else in single precision.
----@field fp16 mpt.precision FP16 over FP32 master weights, with a loss scale (arXiv 1710.03740).
+---@field fp16 mpt.precision FP16 over FP32 master weights, under a loss scale that finds itself (arXiv 1710.03740).
 ---@field bf16 mpt.precision BF16 over FP32 master weights and gradients (arXiv 1905.12322).
 ---@field fp8_delayed mpt.precision E4M3 forward, E5M2 for gradients, scales from the steps before (DelayedScaling of Transformer Engine).
 ---@field fp8_current mpt.precision E4M3 forward, E5M2 for gradients, one current scale a tensor (Float8CurrentScaling of Transformer Engine).
----@field deepseek_v3 mpt.precision E4M3 everywhere, a scale for each 128 elements and 128x128 weights (arXiv 2412.19437).
+---@field deepseek_v3 mpt.precision E4M3 everywhere, a scale for each 128 elements and 128x128 weights, sums promoted every 128 products, moments in BF16 (arXiv 2412.19437).
 ---@field mxfp8 mpt.precision MXFP8 in all three products, E4M3 for gradients too (arXiv 2506.08027).
 ---@field mxfp4 mpt.precision MXFP4 in all three products: 32x32 weights, stochastic gradients, wgrad rotated by 32 (the counterpart in arXiv 2509.25149).
 ---@field nvfp4 mpt.precision NVFP4 in all three products: 16x16 weights, stochastic gradients, wgrad rotated by 16 (arXiv 2509.25149). No block is kept higher.

@@ -159,7 +159,9 @@ static mpt_status check_phase_rule(const mpt_recipe *recipe, int phase, int i) {
 
 /* What evaluation uses must say something of fprop, and have no history: that is training's. */
 static mpt_status check_evaluation(const mpt_recipe *recipe, mpt_rule *rule) {
-    bool speaks = rule->use.bare || rule->use.has_output[MPT_GEMM_FPROP];
+    bool speaks = rule->use.bare || rule->use.has_output[MPT_GEMM_FPROP] ||
+                  rule->use.has_accumulate[MPT_GEMM_FPROP] ||
+                  rule->use.has_promote[MPT_GEMM_FPROP];
     for (int s = MPT_SLOT_FPROP_X; s <= MPT_SLOT_FPROP_W; s++) {
         const mpt_slot_use *use = &rule->use.slot[s];
         speaks = speaks || use->has_format || use->set;

@@ -32,8 +32,10 @@ static const mpt_preset presets[] = {
            .sets = FIELDS({"base", "fp32"})),
     PRESET("tf32", "Operands of linear layers rounded to TF32, all else in single precision.",
            .sets = FIELDS({"base", "tf32"})),
-    PRESET("fp16", "FP16 over FP32 master weights, with a loss scale (arXiv 1710.03740).",
-           .sets = FIELDS({"base", "fp16"}, {"loss_scale", "1024"})),
+    PRESET("fp16",
+           "FP16 over FP32 master weights, under a loss scale that finds itself (arXiv "
+           "1710.03740).",
+           .sets = FIELDS({"base", "fp16"}, {"loss_scale", "dynamic"})),
     PRESET("bf16", "BF16 over FP32 master weights and gradients (arXiv 1905.12322).",
            .sets = FIELDS({"base", "bf16"})),
     PRESET("fp8_delayed",
@@ -45,10 +47,11 @@ static const mpt_preset presets[] = {
            "(Float8CurrentScaling of Transformer Engine).",
            .words = HYBRID(" scale=current")),
     PRESET("deepseek_v3",
-           "E4M3 everywhere, a scale for each 128 elements and 128x128 weights (arXiv "
-           "2412.19437).",
+           "E4M3 everywhere, a scale for each 128 elements and 128x128 weights, sums promoted "
+           "every 128 products, moments in BF16 (arXiv 2412.19437).",
+           .sets = FIELDS({"state.adam_m", "bf16"}, {"state.adam_v", "bf16"}),
            .words = FIELDS({"weight", "fp8_block block=128x128"}, {"activation", "fp8_block"},
-                           {"gradient", "fp8_block"})),
+                           {"gradient", "fp8_block"}, {"promote", "128"})),
     PRESET("mxfp8", "MXFP8 in all three products, E4M3 for gradients too (arXiv 2506.08027).",
            .use = "mxfp8"),
     PRESET("mxfp4",

@@ -192,6 +192,22 @@ static void test_eval_when_resolved_then_only_fprop_of_linear_layers_changes(voi
     mpt_lua_finish(ctx, r);
 }
 
+/* How fprop sums up is something to say of it too. */
+static void test_eval_when_only_the_sums_are_said_then_it_is_taken(void **s) {
+    (void)s;
+    mpt_ctx *ctx = mpt_test_ctx();
+    mpt_recipe *r =
+        load(ctx, "{ use = gemm { fprop = { promote = 16, accumulate = bf16 } } }", "");
+    mpt_program *program;
+    assert_mpt_ok(ctx, mpt_compile(r, NULL, &program));
+    const mpt_phase_program *eval = program->evals[0];
+    for (int i = 0; i < eval->graph->n_layers; i++)
+        if (eval->graph->layers[i].kind == MPT_LAYER_LINEAR)
+            assert_int_equal(eval->policies[i].promote[MPT_GEMM_FPROP], 16);
+    mpt_program_destroy(program);
+    mpt_lua_finish(ctx, r);
+}
+
 static void test_eval_when_use_is_set_by_text_then_the_same_and_no_hash_changes(void **s) {
     (void)s;
     mpt_ctx *ctx = mpt_test_ctx();
@@ -252,6 +268,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_eval_when_its_precision_is_that_of_training_then_the_same_loss),
     cmocka_unit_test(test_eval_when_use_is_said_then_the_schedule_and_the_plan_show_it),
     cmocka_unit_test(test_eval_when_resolved_then_only_fprop_of_linear_layers_changes),
+    cmocka_unit_test(test_eval_when_only_the_sums_are_said_then_it_is_taken),
     cmocka_unit_test(test_eval_when_use_is_set_by_text_then_the_same_and_no_hash_changes),
     cmocka_unit_test(test_eval_when_use_is_wrong_then_the_way_out_is_named),
 };
