@@ -14,10 +14,12 @@ struct mpt_program {
     mpt_arena arena;
     bool proxy;
     mpt_device device; /* REF or CPU: AUTO is decided */
+    mpt_target target; /* that the plan speaks of */
     int n_threads;
     const char *why; /* why AUTO took this model; "" where it did not choose */
     mpt_train train; /* merged for this model, micro_batch and steps filled in */
     mpt_data *data;  /* owned; opened while compiling, for its vocabulary */
+    bool data_given; /* by the host, instead of the recipe's */
     int n_phases;
     mpt_phase_program **phases;
     int64_t *phase_start; /* steps after which each begins: attempted ones ... */

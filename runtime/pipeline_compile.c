@@ -10,6 +10,8 @@
 #include "graph/nn.h"
 #include "io/system.h"
 #include "pipeline_stages.h"
+#include "plan/plan.h"
+#include "recipe/target.h"
 #include "recipe/select.h"
 
 /* What the host asked for, and what all models of this recipe share. */
@@ -272,6 +274,7 @@ static mpt_status fill_program(const compiling *c, mpt_program *program) {
     for (int p = 0; program->train.eval_use && p < c->recipe->n_phases; p++)
         MPT_TRY(compile_phase(c, program, p, true));
     MPT_TRY(check_recipe(c, program));
+    MPT_TRY(mpt_plan_check_target(program));
     return mpt_recipe_hash(c->recipe, program->recipe_hash);
 }
 
@@ -285,6 +288,8 @@ static mpt_status compile_model(const compiling *c, bool proxy, mpt_program **ou
                              .recipe = c->recipe,
                              .proxy = proxy,
                              .device = c->options.device,
+                             .target = c->options.target,
+                             .data_given = c->options.data != NULL,
                              .n_threads = c->n_threads,
                              .why = ""};
     mpt_arena_init(&program->arena, c->ctx);
@@ -382,6 +387,10 @@ static mpt_status read_options(compiling *c, const mpt_compile_options *options)
         return MPT_FAIL(c->ctx, MPT_INVALID, MPT_NOWHERE,
                         "mpt_compile: options.device is %d, which is no device",
                         (int)o->device);
+    if ((unsigned)o->target >= MPT_TARGET_COUNT)
+        return MPT_FAIL(c->ctx, MPT_INVALID, MPT_NOWHERE,
+                        "mpt_compile: options.target is %d, which is no target",
+                        (int)o->target);
     if (o->n_threads < 0 || o->n_threads > MOST_THREADS)
         return MPT_FAIL(c->ctx, MPT_INVALID, MPT_NOWHERE,
                         "mpt_compile: options.n_threads is %d, expected 0 (all cores) to %d",

@@ -1,17 +1,8 @@
 /* explain and diff: they compile recipes as plan does, and ask the library for a text. */
 #include "cli/inspect.h"
 
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
+#include "cli/colour.h"
 #include "cli/run.h"
-
-/* Whether stdout is a terminal that wants color (no-color.org). */
-static bool wants_color(void) {
-    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-    return isatty(STDOUT_FILENO) == 1 && !(no && *no) && !(term && strcmp(term, "dumb") == 0);
-}
 
 typedef struct compiled {
     mpt_recipe *recipe;
@@ -36,7 +27,7 @@ mpt_exit mpt_cli_explain(mpt_ctx *ctx, const mpt_options *options) {
     mpt_explain_options explain = MPT_EXPLAIN_OPTIONS_INIT;
     explain.phase = options->phase;
     explain.json = options->json;
-    explain.color = !options->json && wants_color();
+    explain.color = !options->json && mpt_cli_colours();
     mpt_status status = compile(ctx, options, 0, &c);
     mpt_exit result = MPT_EXIT_DONE;
     if (status != MPT_OK) {
@@ -56,7 +47,7 @@ mpt_exit mpt_cli_diff(mpt_ctx *ctx, const mpt_options *options) {
     compiled a = {NULL, NULL}, b = {NULL, NULL};
     mpt_diff_options diff = MPT_DIFF_OPTIONS_INIT;
     diff.json = options->json;
-    diff.color = !options->json && wants_color();
+    diff.color = !options->json && mpt_cli_colours();
     mpt_status status = compile(ctx, options, 0, &a);
     if (status == MPT_OK)
         status = compile(ctx, options, 1, &b);

@@ -1,14 +1,16 @@
 /* The program mptrun: reads the command line, makes a context, calls one command.
  *
- * run.c trains; plan and check are short enough to stand here. What a plan or a schedule looks
- * like is the library's (runtime/plan); this file only says where it goes. */
+ * run.c trains, check.c checks; plan is short enough to stand here. What a plan or a schedule
+ * looks like is the library's (runtime/plan); this file only says where it goes. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/check.h"
 #include "cli/cli.h"
+#include "cli/colour.h"
 #include "cli/inspect.h"
 #include "cli/options.h"
 #include "cli/run.h"
@@ -65,7 +67,7 @@ static void log_line(void *ud, mpt_log_level level, const char *line) {
         mpt_progress_note(ud, "%s%s", level == MPT_LOG_WARNING ? "warning: " : "", line);
 }
 
-/* ---- plan, check, and the lists ---- */
+/* ---- plan, and the lists ---- */
 
 static mpt_exit plan(mpt_ctx *ctx, const mpt_options *options) {
     mpt_recipe *recipe = NULL;
@@ -79,46 +81,14 @@ static mpt_exit plan(mpt_ctx *ctx, const mpt_options *options) {
     if (status == MPT_OK)
         status = mpt_cli_compile(recipe, options, MPT_MODEL_FULL, &program);
     if (status == MPT_OK)
-        status = mpt_program_print(program, what, options->dump, mpt_cli_write, NULL);
+        status = mpt_program_print(program, what, options->dump,
+                                   what == MPT_PRINT_PLAN ? mpt_cli_write_plan : mpt_cli_write,
+                                   NULL);
     mpt_program_destroy(program);
     mpt_recipe_destroy(recipe);
     if (status == MPT_IO && ferror(stdout)) /* mpt_cli_flush says it */
         return MPT_EXIT_MACHINE;
     return status == MPT_OK ? MPT_EXIT_DONE : mpt_cli_fail(ctx, status);
-}
-
-static mpt_exit check_one(mpt_ctx *ctx, const mpt_options *options, const char *path) {
-    mpt_recipe *recipe = NULL;
-    mpt_program *program = NULL;
-    mpt_warning_view warning;
-    int n = 0;
-    mpt_status status = mpt_cli_load(ctx, options, path, &recipe);
-    if (status == MPT_OK)
-        status = mpt_cli_compile(recipe, options, MPT_MODEL_FULL, &program);
-    mpt_exit result = status == MPT_OK ? MPT_EXIT_DONE : mpt_cli_fail(ctx, status);
-    for (; program && mpt_program_warning(program, n, &warning); n++) {
-        if (warning.file)
-            printf("%s:%d: ", warning.file, warning.line);
-        else
-            printf("%s: ", path);
-        printf("warning: %s: %s\n", warning.name, warning.text);
-    }
-    if (program && n == 0)
-        printf("%s: no errors, no warnings\n", path);
-    mpt_program_destroy(program);
-    mpt_recipe_destroy(recipe);
-    return result;
-}
-
-/* Each recipe in turn; the first fault decides the exit status, but all are looked at. */
-static mpt_exit check(mpt_ctx *ctx, const mpt_options *options) {
-    mpt_exit result = MPT_EXIT_DONE;
-    for (int i = 0; i < options->n_words; i++) {
-        mpt_exit one = check_one(ctx, options, options->words[i]);
-        if (result == MPT_EXIT_DONE)
-            result = one;
-    }
-    return result;
 }
 
 mpt_exit mpt_cli_printed(const mpt_ctx *ctx, mpt_status status) {
@@ -149,7 +119,7 @@ static mpt_exit call(mpt_ctx *ctx, const mpt_options *options, mpt_progress *pro
     case MPT_COMMAND_PLAN:
         return plan(ctx, options);
     case MPT_COMMAND_CHECK:
-        return check(ctx, options);
+        return mpt_cli_check(ctx, options);
     case MPT_COMMAND_EXPLAIN:
         return mpt_cli_explain(ctx, options);
     case MPT_COMMAND_DIFF:

@@ -19,9 +19,12 @@ const mpt_command_row mpt_command_rows[MPT_COMMAND_COUNT] = {
                           "memory, FLOPs, phases, warnings",
                           1, 1, "which recipe?",
                           "  mptrun plan recipes/nvfp4_12b.lua --json\n"
+                          "  mptrun plan recipes/nvfp4_12b.lua --target sm90\n"
                           "  mptrun plan recipes/gpt2_fp8.lua --dump=precise\n"},
     [MPT_COMMAND_CHECK] = {"check", "RECIPE.lua...", "errors and warnings only", 1, INT_MAX,
-                           "which recipe?", "  mptrun check recipes/*.lua\n"},
+                           "which recipe?",
+                           "  mptrun check recipes/*.lua\n"
+                           "  mptrun check recipes/gpt2_fp8.lua --target sm80\n"},
     [MPT_COMMAND_EXPLAIN] =
         {"explain", "RECIPE.lua LAYER",
          "for each operand of a layer the value of every field, and the file, line and rule "
@@ -75,9 +78,10 @@ enum {
 enum { READERS = PLAN | CHECK | EXPLAIN | DIFF };
 enum { RECIPES = RUN | READERS, TENSORS = QUANTIZE | PROBE | BENCH, ALONE = 0 };
 
-/* In the order of mpt_model_choice and mpt_device. */
+/* In the order of mpt_model_choice, of mpt_device and MPT_CLI_DEVICE_CUDA, of mpt_target. */
 static const char *const models[] = {"auto", "full", "proxy", NULL};
-static const char *const devices[] = {"auto", "ref", "cpu", NULL};
+static const char *const devices[] = {"auto", "ref", "cpu", "cuda", NULL};
+static const char *const targets[] = {"host", "sm80", "sm90", "sm100", NULL};
 
 #define AT(member) offsetof(mpt_options, member)
 const mpt_option_row mpt_option_rows[] = {
@@ -92,14 +96,17 @@ const mpt_option_row mpt_option_rows[] = {
      "auto, full or proxy. run: auto is the full model where it fits in memory and ends within "
      "a day, else the proxy. The commands that do not train: full unless told otherwise"},
     {"device", 0, "NAME", MPT_OPTION_CHOICE, RECIPES | QUANTIZE, AT(device), devices,
-     "auto, ref (the definition, slow) or cpu"},
+     "auto, ref (the definition, slow) or cpu; plan and check: also cuda, for --target sm100"},
+    {"target", 0, "NAME", MPT_OPTION_CHOICE, PLAN | CHECK, AT(target), targets,
+     "host (default), sm80, sm90 or sm100: whose memory is counted, and which GEMMs that GPU "
+     "has to emulate"},
     {"threads", 0, "N", MPT_OPTION_COUNT, RUN | PLAN | TENSORS, AT(threads), NULL,
      "default: all cores"},
     {"out", 'o', "DIR", MPT_OPTION_TEXT, RUN, AT(out), NULL,
      "the run folder, new or empty; default: the next free runs/NAME-N"},
     {"quiet", 'q', NULL, MPT_OPTION_FLAG, RUN | QUANTIZE | PROBE, AT(quiet), NULL,
      "no plan and no progress, only the result"},
-    {"json", 0, NULL, MPT_OPTION_FLAG, PLAN | EXPLAIN | DIFF | TENSORS, AT(json), NULL,
+    {"json", 0, NULL, MPT_OPTION_FLAG, READERS | TENSORS, AT(json), NULL,
      "the plan (with --schedule: the schedule) or the result as JSON"},
     {"phase", 0, "NAME", MPT_OPTION_TEXT, EXPLAIN, AT(phase), NULL,
      "explains one phase; default: all, with what changes in the later ones"},

@@ -310,6 +310,22 @@ static mpt_exit check_words(const mpt_options *options) {
     return check_empty(options);
 }
 
+/* A GPU computes nothing in this build, but can be planned for. */
+static mpt_exit check_cuda(const mpt_options *options) {
+    if (options->device != MPT_CLI_DEVICE_CUDA)
+        return MPT_EXIT_DONE;
+    bool plans = options->command == MPT_COMMAND_PLAN || options->command == MPT_COMMAND_CHECK;
+    if (options->command == MPT_COMMAND_RUN || options->command == MPT_COMMAND_QUANTIZE) {
+        fprintf(stderr, "mptrun: --device cuda: this build computes on ref and cpu only; plan "
+                        "and check take it, as --target sm100\n");
+        return MPT_EXIT_MACHINE;
+    }
+    if (plans && options->target < 0)
+        fprintf(stderr, "mptrun: --device cuda stands for --target sm100 here; others are sm80 "
+                        "and sm90\n");
+    return MPT_EXIT_DONE;
+}
+
 /* Options that make no sense together, or that a command cannot do without. */
 static mpt_exit check_together(const mpt_options *options) {
     if (options->dump && options->until &&
@@ -323,7 +339,7 @@ static mpt_exit check_together(const mpt_options *options) {
                         "quantizers; see mptrun help bench\n");
         return MPT_EXIT_USAGE;
     }
-    return MPT_EXIT_DONE;
+    return check_cuda(options);
 }
 
 /* Whether the command takes all the options that were given. */
@@ -347,7 +363,7 @@ mpt_exit mpt_options_parse(mpt_options *options, int argc, char **argv) {
     char shorts[2 * MPT_OPTIONS_MAX + 2];
     bool given[MPT_OPTIONS_MAX] = {false};
     int code;
-    *options = (mpt_options){.model = -1};
+    *options = (mpt_options){.model = -1, .target = -1};
     make_getopt(longs, shorts);
     opterr = 0;
     while ((code = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {

@@ -21,6 +21,9 @@ typedef enum mpt_command {
 } mpt_command;
 
 enum { MPT_CLI_SETS = 64, MPT_CLI_SET_TEXT = 8192 };
+enum {
+    MPT_CLI_DEVICE_CUDA = MPT_DEVICE_CPU + 1
+}; /* of plan and check, which compute nothing */
 
 typedef struct mpt_options {
     mpt_command command;
@@ -32,7 +35,8 @@ typedef struct mpt_options {
     size_t set_used; /* of set_text, which holds the paths cut off at their '=' */
     char set_text[MPT_CLI_SET_TEXT];
     int model;  /* mpt_model_choice, or -1: not said */
-    int device; /* mpt_device */
+    int device; /* mpt_device, or MPT_CLI_DEVICE_CUDA */
+    int target; /* mpt_target, or -1: not said */
     int threads;
     uint64_t seed; /* where no recipe is there to hold it; 0: not said */
     uint64_t step;

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cli/colour.h"
 #include "cli/folder.h"
 #include "cli/signals.h"
 #include "cli/tree.h"
@@ -43,7 +44,12 @@ mpt_status mpt_cli_compile(mpt_recipe *recipe, const mpt_options *options,
                            mpt_model_choice model, mpt_program **out) {
     mpt_compile_options compile = MPT_COMPILE_OPTIONS_INIT;
     compile.model = options->model >= 0 ? (mpt_model_choice)options->model : model;
-    compile.device = (mpt_device)options->device;
+    bool cuda =
+        options->device == MPT_CLI_DEVICE_CUDA; /* plan and check: options.c sees to it */
+    compile.device = cuda ? MPT_DEVICE_AUTO : (mpt_device)options->device;
+    compile.target = options->target >= 0 ? (mpt_target)options->target
+                     : cuda               ? MPT_TARGET_SM100
+                                          : MPT_TARGET_HOST;
     compile.n_threads = options->threads;
     compile.data = options->data;
     return mpt_compile(recipe, &compile, out);
@@ -60,7 +66,7 @@ static mpt_status show_plan(run *r) {
         r->options->model < 0 || asked == MPT_MODEL_AUTO ? MPT_MODEL_FULL : r->options->model;
     mpt_status status = mpt_cli_compile(r->recipe, &options, MPT_MODEL_FULL, &full);
     if (status == MPT_OK)
-        status = mpt_program_print(full, MPT_PRINT_PLAN, NULL, mpt_cli_write, NULL);
+        status = mpt_program_print(full, MPT_PRINT_PLAN, NULL, mpt_cli_write_plan, NULL);
     mpt_program_destroy(full);
     fflush(stdout);
     return status;

@@ -63,26 +63,35 @@ static mpt_status refuse(const mpt_graph *graph, const mpt_layer *layer,
     return status;
 }
 
+/* Makes a slot BF16 and keeps why. */
+static void fall_back(mpt_policy *policy, mpt_slot slot, const misfit *m) {
+    mpt_quantizer *q = &policy->slot[slot];
+    const char *from = q->name ? q->name : mpt_dtype_name(q->format);
+    policy->fallback[slot] = (mpt_fallback){from, m->extent, m->block, m->word};
+    *q = (mpt_quantizer){.name = "bf16", .format = MPT_DTYPE_BF16};
+}
+
 /* One GEMM: operands that are rotated fall back together, because a rotation of one alone would
  * not cancel. */
 static mpt_status settle_gemm(const mpt_graph *graph, int layer, mpt_policy *policy,
                               const mpt_slot slots[2]) {
+    misfit fit[2];
     bool fall[2] = {false, false};
     for (int i = 0; i < 2; i++) {
         const mpt_quantizer *q = &policy->slot[slots[i]];
         extents e = extents_of(graph, &graph->layers[layer], slots[i]);
-        misfit m = find_misfit(q, &e);
-        if (m.block == 0)
+        fit[i] = find_misfit(q, &e);
+        if (fit[i].block == 0)
             continue;
         if (q->pad == MPT_PAD_ERROR)
-            return refuse(graph, &graph->layers[layer], policy, slots[i], &m);
+            return refuse(graph, &graph->layers[layer], policy, slots[i], &fit[i]);
         fall[i] = q->pad == MPT_PAD_BF16;
     }
     bool rotated = policy->slot[slots[0]].hadamard.size > 0;
     bool both = rotated && (fall[0] || fall[1]);
     for (int i = 0; i < 2; i++)
         if (fall[i] || both)
-            policy->slot[slots[i]] = (mpt_quantizer){.name = "bf16", .format = MPT_DTYPE_BF16};
+            fall_back(policy, slots[i], fall[i] ? &fit[i] : &fit[!i]);
     return MPT_OK;
 }
 

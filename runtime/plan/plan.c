@@ -1,4 +1,4 @@
-/* Collects the facts of a plan: coverage, memory, FLOPs, phases.
+/* Collects the facts of a plan: coverage and phases here, the rest in the files beside.
  *
  * Everything is counted from what was compiled, not from what the recipe says: layers from the
  * graph, formats from the resolved policies, bytes from the memory plan, FLOPs from the cost of
@@ -230,73 +230,7 @@ static mpt_status collect_phases(const mpt_program *program, mpt_arena *arena, m
     return MPT_OK;
 }
 
-/* ---- sums ---- */
-
-/* The activations of a phase if `every` blocks at a time were recomputed: as compiled, or else
- * compiled again, which takes no longer than the first time. */
-static mpt_status measure_activations(const mpt_program *program, int phase, int every,
-                                      size_t *out) {
-    mpt_phase_program *other;
-    *out = program->phases[phase]->bytes[MPT_MEMORY_ACTIVATIONS];
-    if (every == program->train.recompute.every || program->phases[phase]->graph->n_blocks == 0)
-        return MPT_OK;
-    MPT_TRY(mpt_pipeline_recompile(program, phase, every, &other));
-    *out = other->bytes[MPT_MEMORY_ACTIVATIONS];
-    mpt_phase_program_destroy(other);
-    return MPT_OK;
-}
-
-static mpt_status sum_memory(const mpt_program *program, mpt_plan *out) {
-    int largest = 0;
-    for (int p = 0; p < program->n_phases; p++) {
-        const mpt_phase_program *phase = program->phases[p];
-        size_t total = 0;
-        for (int c = 0; c < MPT_MEMORY_CLASS_COUNT; c++)
-            total = mpt_size_add(total, phase->bytes[c]);
-        if (p > 0 && total <= out->bytes_total)
-            continue;
-        memcpy(out->bytes, phase->bytes, sizeof out->bytes);
-        out->bytes_total = total;
-        out->largest = phase->phase;
-        largest = p;
-    }
-    out->recompute = program->train.recompute.every > 0 ? program->train.recompute.every : 1;
-    MPT_TRY(measure_activations(program, largest, 0, &out->activations_kept));
-    return measure_activations(program, largest, out->recompute, &out->activations_recomputed);
-}
-
-static double *flops_of(mpt_plan_flops *flops, const mpt_node *node) {
-    if (node->recomputed)
-        return &flops->recompute;
-    switch (node->op) {
-    case MPT_OP_linear:
-        return &flops->fprop;
-    case MPT_OP_linear_dgrad:
-        return &flops->dgrad;
-    case MPT_OP_linear_wgrad:
-        return &flops->wgrad;
-    case MPT_OP_attention:
-    case MPT_OP_attention_grad:
-        return &flops->attention;
-    default:
-        return &flops->other;
-    }
-}
-
-/* What runs once a step is shared by all the step's tokens. */
-static void sum_flops(const mpt_program *program, mpt_plan *out) {
-    const mpt_graph *graph = out->graph;
-    double micro = (double)graph->batch * (double)graph->sequence;
-    double step = (double)program->train.batch * (double)program->train.sequence;
-    for (int i = 0; i < graph->n_nodes; i++) {
-        const mpt_node *node = &graph->nodes[i];
-        const mpt_op_def *def = mpt_op_get(node->op)->def;
-        bool once = node->pass == MPT_PASS_PREPARE || node->pass == MPT_PASS_UPDATE;
-        if (def && def->cost)
-            *flops_of(&out->flops, node) +=
-                def->cost(graph, node).flops / (once ? step : micro);
-    }
-}
+/* ---- the whole ---- */
 
 mpt_status mpt_plan_collect(const mpt_program *program, mpt_arena *arena, mpt_plan *out) {
     *out = (mpt_plan){.program = program};
@@ -306,7 +240,7 @@ mpt_status mpt_plan_collect(const mpt_program *program, mpt_arena *arena, mpt_pl
         out->n_parameters += mpt_value_elements(&graph->values[graph->params[i].value]);
     for (int i = 0; i < graph->n_layers; i++)
         out->n_linear += is_linear(&graph->layers[i]);
-    MPT_TRY(sum_memory(program, out));
-    sum_flops(program, out);
-    return MPT_OK;
+    MPT_TRY(mpt_plan_sum_bytes(program, out));
+    MPT_TRY(mpt_plan_sum_work(arena, out));
+    return mpt_plan_find_defaults(arena, out);
 }

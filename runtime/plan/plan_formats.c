@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "plan/text.h"
-#include "recipe/schema.h"
+#include "recipe/schema_store.h"
 
 enum { MOST_GROUPS = 4 };
 
@@ -41,15 +41,18 @@ static void print_coverage(const mpt_plan *plan, mpt_str *out) {
 
 /* ---- operands ---- */
 
-/* "e4m3 under one a tensor", "e8m0 up", "fp32 delayed". */
+/* "e4m3", "e8m0 up", "fp32 delayed". */
 static void print_scales(mpt_table *table, const mpt_quantizer *q) {
-    static const char *const levels[] = {"", " under one a tensor", " under one a row"};
     bool given = q->scale.kind == MPT_SCALING_DELAYED || q->scale.kind == MPT_SCALING_STATIC;
     bool by_rule = q->scale_rule.kind != mpt_scale_format_rule(q->scale_format).kind ||
                    q->scale_format == MPT_SCALE_E8M0;
-    mpt_table_cell(table, "%s%s%s%s%s%s", mpt_plan_scale_format(q), given ? " " : "",
+    mpt_table_cell(table, "%s%s%s%s%s", mpt_plan_scale_format(q), given ? " " : "",
                    given ? mpt_plan_scale(q) : "", by_rule ? " " : "",
-                   by_rule ? mpt_plan_scale_rule(q) : "", levels[q->outer]);
+                   by_rule ? mpt_plan_scale_rule(q) : "");
+    if (q->outer == MPT_OUTER_NONE)
+        mpt_table_cell(table, "-");
+    else
+        mpt_table_cell(table, "%s", mpt_plan_outer(q));
 }
 
 /* What the columns and the lines below leave out: "nonfinite=saturate"; "" where nothing is. */
@@ -75,23 +78,6 @@ static void print_besides(const mpt_quantizer *q, char out[MPT_QUANTIZER_TEXT]) 
     memmove(out, after, strlen(after) + 1);
 }
 
-/* "16, fixed signs", "16, random signs of each layer, at each step, seed 7". */
-static void print_hadamard(mpt_table *table, const mpt_quantizer *q) {
-    const mpt_hadamard *h = &q->hadamard;
-    mpt_words text = {.len = 0};
-    mpt_words_add(&text, "%d, %s signs", (int)h->size,
-                  h->signs == MPT_SIGNS_NONE ? "no" : mpt_plan_signs(q));
-    if (h->signs == MPT_SIGNS_RANDOM) {
-        mpt_words_add(&text, "%s%s", h->scope == MPT_SCOPE_LAYER ? " of each layer" : "",
-                      h->redraw == MPT_REDRAW_STEP ? ", at each step" : "");
-        if (h->seed >= 0)
-            mpt_words_add(&text, ", seed %lld", (long long)h->seed);
-        else
-            mpt_words_add(&text, ", the run's seed");
-    }
-    mpt_table_cell(table, "%s", text.data);
-}
-
 /* A row of the table: how one quantizer treats these operands. */
 static void print_quantizer(mpt_table *table, const char *operands, const mpt_quantizer *q) {
     char block[MPT_PLAN_LABEL];
@@ -102,71 +88,120 @@ static void print_quantizer(mpt_table *table, const char *operands, const mpt_qu
     mpt_table_cell(table, "%s%s%s", mpt_plan_format(q), other ? " of " : "",
                    other ? mpt_dtype_name(q->format) : "");
     mpt_table_cell(table, "%s", block);
-    if (q->scale.kind == MPT_SCALING_NONE)
+    if (q->scale.kind == MPT_SCALING_NONE) {
         mpt_table_cell(table, "-");
-    else
+        mpt_table_cell(table, "-");
+    } else {
         print_scales(table, q);
+    }
     mpt_table_cell(table, "%s", mpt_plan_rounding(q));
     if (q->hadamard.size == 0)
         mpt_table_cell(table, "-");
     else
-        print_hadamard(table, q);
+        mpt_table_cell(table, "%d, %s signs", (int)q->hadamard.size,
+                       q->hadamard.signs == MPT_SIGNS_NONE ? "no" : mpt_plan_signs(q));
 }
 
-static bool same_source(const mpt_scale_source *a, const mpt_scale_source *b) {
-    return a->kind == b->kind && a->history == b->history && a->algo == b->algo &&
-           a->margin == b->margin && a->reduce_amax == b->reduce_amax &&
-           a->headroom == b->headroom;
+/* ---- below the table ---- */
+
+static const char *default_mark(const mpt_scale_source *source, const char *field) {
+    const mpt_record *record = mpt_record_find("delayed");
+    return mpt_record_has(record, source, mpt_record_lookup(record, field)) ? "" : " (default)";
 }
 
-/* Below the table, what delayed scales are made of: a line for each distinct way. */
-static void print_delayed(const mpt_policy *policy, mpt_str *out) {
+static void describe_delayed(const mpt_quantizer *q, mpt_words *text) {
+    const mpt_scale_source *source = &q->scale;
+    if (source->kind != MPT_SCALING_DELAYED)
+        return;
+    mpt_words_add(
+        text, "delayed: history %d%s, algo %s%s, margin %d%s", (int)source->history,
+        default_mark(source, "history"), source->algo == MPT_AMAX_MAX ? "max" : "most_recent",
+        default_mark(source, "algo"), (int)source->margin, default_mark(source, "margin"));
+    if (source->headroom != 1)
+        mpt_words_add(text, ", headroom %g", source->headroom);
+    mpt_words_add(text, "%s; current scales at the first step",
+                  source->reduce_amax ? "" : ", each rank its own");
+}
+
+/* "random signs: one draw for all layers, kept for the run, from the run's seed". */
+static void describe_signs(const mpt_quantizer *q, mpt_words *text) {
+    const mpt_hadamard *h = &q->hadamard;
+    if (h->size == 0 || h->signs != MPT_SIGNS_RANDOM)
+        return;
+    mpt_words_add(text, "random signs: %s, %s, ",
+                  h->scope == MPT_SCOPE_LAYER ? "each layer its own" : "the same in all layers",
+                  h->redraw == MPT_REDRAW_STEP ? "drawn at each step" : "drawn once");
+    if (h->seed >= 0)
+        mpt_words_add(text, "seed %lld", (long long)h->seed);
+    else
+        mpt_words_add(text, "the run's seed");
+}
+
+static void describe_besides(const mpt_quantizer *q, mpt_words *text) {
+    char besides[MPT_QUANTIZER_TEXT];
+    print_besides(q, besides);
+    if (*besides)
+        mpt_words_add(text, "%s: %s", mpt_plan_format(q), besides);
+}
+
+/* A line for each distinct text that is there to say of the slots. */
+static void print_below(const mpt_policy *policy,
+                        void (*describe)(const mpt_quantizer *q, mpt_words *text),
+                        mpt_str *out) {
+    mpt_words texts[MPT_SLOT_COUNT] = {{.len = 0}};
     for (int s = 0; s < MPT_SLOT_COUNT; s++) {
-        const mpt_scale_source *source = &policy->slot[s].scale;
-        bool said = source->kind != MPT_SCALING_DELAYED;
+        describe(&policy->slot[s], &texts[s]);
+        bool said = texts[s].len == 0;
         for (int t = 0; t < s && !said; t++)
-            said = same_source(source, &policy->slot[t].scale);
-        if (said)
-            continue;
-        mpt_str_printf(out, "  delayed: %s of the last %d steps, margin %d",
-                       source->algo == MPT_AMAX_MAX ? "largest amax" : "most recent amax",
-                       (int)source->history, (int)source->margin);
-        if (source->headroom != 1)
-            mpt_str_printf(out, ", headroom %g", source->headroom);
-        mpt_str_printf(out, "%s; current scales at the first step\n",
-                       source->reduce_amax ? "" : ", each rank its own");
+            said = strcmp(texts[s].data, texts[t].data) == 0;
+        if (!said)
+            mpt_str_printf(out, "  %s\n", texts[s].data);
+    }
+}
+
+/* Slots with the same quantizer, GEMM by GEMM: "fprop.x,w wgrad.x"; "all six". */
+static void name_slots(const bool *mine, mpt_words *names) {
+    int n = 0;
+    for (int s = 0; s < MPT_SLOT_COUNT; s++)
+        n += mine[s];
+    if (n == MPT_SLOT_COUNT) {
+        mpt_words_add(names, "all six");
+        return;
+    }
+    for (int s = 0; s < MPT_SLOT_COUNT; s++) {
+        const char *name = mpt_slot_name((mpt_slot)s);
+        bool joins = s % 2 == 1 && mine[s - 1]; /* the operand beside it stands there */
+        if (mine[s])
+            mpt_words_add(names, "%s%s",
+                          joins        ? ","
+                          : names->len ? " "
+                                       : "",
+                          joins ? strchr(name, '.') + 1 : name);
     }
 }
 
 /* The slots of one policy, those with the same quantizer on one line. */
 static void print_slots(const mpt_policy *policy, mpt_str *out) {
-    bool done[MPT_SLOT_COUNT] = {false}, any = false;
-    char besides[MPT_QUANTIZER_TEXT];
+    bool done[MPT_SLOT_COUNT] = {false};
     mpt_table table;
-    for (int s = 0; s < MPT_SLOT_COUNT && !any; s++) {
-        print_besides(&policy->slot[s], besides);
-        any = *besides != 0;
-    }
-    mpt_table_init(&table, out->ctx,
-                   any ? "operand|format|block|scales|rounding|hadamard|besides"
-                       : "operand|format|block|scales|rounding|hadamard");
+    mpt_table_init(&table, out->ctx, "operand|format|block|scale|outer|rounding|hadamard");
     for (int s = 0; s < MPT_SLOT_COUNT; s++) {
+        bool mine[MPT_SLOT_COUNT] = {false};
         mpt_words names = {.len = 0};
         for (int t = s; t < MPT_SLOT_COUNT; t++) {
             if (done[t] || !mpt_quantizer_equal(&policy->slot[s], &policy->slot[t]))
                 continue;
-            mpt_words_add(&names, "%s%s", names.len ? ", " : "", mpt_slot_name((mpt_slot)t));
-            done[t] = true;
+            mine[t] = done[t] = true;
         }
-        if (names.len == 0)
+        if (!mine[s])
             continue;
+        name_slots(mine, &names);
         print_quantizer(&table, names.data, &policy->slot[s]);
-        print_besides(&policy->slot[s], besides);
-        if (any)
-            mpt_table_cell(&table, "%s", *besides ? besides : "-");
     }
     mpt_text_table(out, &table);
-    print_delayed(policy, out);
+    print_below(policy, describe_delayed, out);
+    print_below(policy, describe_signs, out);
+    print_below(policy, describe_besides, out);
 }
 
 static bool is_plain(const mpt_policy *policy) {
@@ -256,10 +291,38 @@ static void print_elsewhere(const mpt_plan *plan, mpt_str *out) {
     }
 }
 
+/* ---- what fell back ---- */
+
+/* One line: how many operands pad = "bf16" made BF16, and the first of them. */
+static void print_fallbacks(const mpt_plan *plan, mpt_str *out) {
+    const mpt_fallback *first = NULL;
+    const char *path = "", *slot = "";
+    int n = 0;
+    for (int i = 0; i < plan->graph->n_layers; i++)
+        for (int s = 0; s < MPT_SLOT_COUNT; s++) {
+            const mpt_policy *policy = &plan->program->phases[plan->first]->policies[i];
+            if (!policy->fallback[s].from)
+                continue;
+            if (n++ > 0)
+                continue;
+            first = &policy->fallback[s];
+            path = plan->graph->layers[i].path;
+            slot = mpt_slot_name((mpt_slot)s);
+        }
+    if (first)
+        mpt_text_linef(
+            out, "fell back",
+            "%d operand%s to bf16, as pad says; first %s.%s: %lld %s are no multiple "
+            "of %d",
+            n, n == 1 ? "" : "s", path, slot, (long long)first->extent, first->word,
+            (int)first->block);
+}
+
 void mpt_plan_print_formats(const mpt_plan *plan, mpt_str *out) {
     print_coverage(plan, out);
     print_operands(plan, out);
     print_elsewhere(plan, out);
     mpt_plan_print_ops(plan, out);
+    print_fallbacks(plan, out);
     mpt_plan_print_sums(plan, out);
 }

@@ -7,8 +7,11 @@
 #include "plan/plan.h"
 
 #include <math.h>
+#include <string.h>
 
+#include "exec/backend.h"
 #include "plan/json.h"
+#include "recipe/use.h"
 
 static json_t *integer(double value) {
     return json_integer((json_int_t)llround(value));
@@ -32,8 +35,8 @@ static json_t *bytes(const mpt_plan *plan) {
     json_t *object = json_object();
     for (int c = 0; c < MPT_MEMORY_CLASS_COUNT; c++)
         json_object_set_new(object, mpt_memory_class_name((mpt_memory_class)c),
-                            json_integer((json_int_t)plan->bytes[c]));
-    if (json_object_set_new(object, "total", json_integer((json_int_t)plan->bytes_total)) !=
+                            json_integer((json_int_t)plan->bytes.of[c]));
+    if (json_object_set_new(object, "total", json_integer((json_int_t)plan->bytes.total)) !=
             0 ||
         json_object_size(object) != MPT_MEMORY_CLASS_COUNT + 1) {
         json_decref(object);
@@ -42,19 +45,56 @@ static json_t *bytes(const mpt_plan *plan) {
     return object;
 }
 
-static json_t *flops(const mpt_plan_flops *f) {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "fprop", integer(f->fprop), "dgrad",
-                     integer(f->dgrad), "wgrad", integer(f->wgrad), "attention",
-                     integer(f->attention), "recompute", integer(f->recompute), "other",
-                     integer(f->other));
-}
-
 /* The activations of the phase that needs most, both ways. */
 static json_t *recompute(const mpt_plan *plan) {
     return json_pack("{s:I, s:o, s:o}", "every",
                      (json_int_t)plan->program->train.recompute.every, "activations_kept",
                      integer((double)plan->activations_kept), "activations_recomputed",
                      integer((double)plan->activations_recomputed));
+}
+
+static json_t *shares(const mpt_plan_shares *of) {
+    json_t *object = json_object();
+    for (int i = 0; i < of->n; i++) {
+        json_int_t n = (json_int_t)of->of[i].bytes;
+        if (json_object_set_new(object, of->of[i].format, json_integer(n)) != 0) {
+            json_decref(object);
+            return NULL;
+        }
+    }
+    return object;
+}
+
+/* What the classes hold; activations at the step at which most live. */
+static json_t *bytes_by_format(const mpt_plan *plan) {
+    const mpt_plan_shares *of = plan->bytes.shares;
+    return json_pack(
+        "{s:o, s:o, s:o, s:{s:o, s:o}, s:o}", "master", shares(&of[MPT_MEMORY_MASTER]),
+        "gradient", shares(&of[MPT_MEMORY_GRADIENT]), "optimizer",
+        shares(&of[MPT_MEMORY_OPTIMIZER]), "working_weights", "rows",
+        shares(&of[MPT_MEMORY_WORKING_WEIGHTS]), "columns", shares(&plan->bytes.columns),
+        "activations", shares(&of[MPT_MEMORY_ACTIVATIONS]));
+}
+
+static json_t *flops(const mpt_plan_flops *f, double times) {
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "fprop", integer(f->fprop * times),
+                     "dgrad", integer(f->dgrad * times), "wgrad", integer(f->wgrad * times),
+                     "attention", integer(f->attention * times), "recompute",
+                     integer(f->recompute * times), "other", integer(f->other * times));
+}
+
+/* GEMMs that each GPU multiplies by itself, out of how many. */
+static json_t *hardware(const mpt_plan *plan) {
+    json_t *object = json_object();
+    for (int t = MPT_TARGET_SM80; t < MPT_TARGET_COUNT; t++) {
+        json_t *counts = json_pack("{s:i, s:i}", "native", plan->n_native[t], "emulated",
+                                   plan->n_gemms - plan->n_native[t]);
+        if (json_object_set_new(object, mpt_target_name((mpt_target)t), counts) != 0) {
+            json_decref(object);
+            return NULL;
+        }
+    }
+    return object;
 }
 
 /* Appends to an array; gives NULL, and frees it, where that fails. */
@@ -76,16 +116,45 @@ static json_t *phases(const mpt_plan *plan) {
     json_t *array = json_array();
     for (int p = 0; array && p < plan->n_phases; p++) {
         const mpt_plan_phase *phase = &plan->phases[p];
-        json_t *item =
-            json_pack("{s:o, s:I, s:s, s:s, s:I, s:o, s:i, s:s}", "name",
-                      mpt_json_text(phase->name), "from", (json_int_t)phase->from, "by",
-                      phase->by_applied ? "applied" : "attempted", "schedule_hash", phase->hash,
-                      "steps", (json_int_t)phase->steps, "coverage", coverage(phase, false),
-                      "layers_changed", phase->n_changed, "histories", histories(phase));
+        json_t *item = json_pack(
+            "{s:o, s:I, s:s, s:s, s:I, s:o, s:i, s:s, s:f}", "name", mpt_json_text(phase->name),
+            "from", (json_int_t)phase->from, "by", phase->by_applied ? "applied" : "attempted",
+            "schedule_hash", phase->hash, "steps", (json_int_t)phase->steps, "coverage",
+            coverage(phase, false), "layers_changed", phase->n_changed, "histories",
+            histories(phase), "speedup_bound", phase->bound);
         array = append(array, item);
     }
     return array;
 }
+
+/* ---- what was filled in, what fell back ---- */
+
+static json_t *defaults(const mpt_plan *plan) {
+    json_t *array = json_array();
+    for (int i = 0; array && i < plan->n_defaults; i++)
+        array = append(array, json_pack("{s:s, s:o}", "path", plan->defaults[i].path, "value",
+                                        mpt_json_text(plan->defaults[i].value)));
+    return array;
+}
+
+static json_t *fallback(const mpt_layer *layer, mpt_slot slot, const mpt_fallback *f) {
+    return json_pack("{s:o, s:s, s:s, s:s, s:I, s:s, s:i}", "layer", mpt_json_text(layer->path),
+                     "slot", mpt_slot_name(slot), "from", f->from, "to", "bf16", "extent",
+                     (json_int_t)f->extent, "of", f->word, "multiple", (int)f->block);
+}
+
+static json_t *fallbacks(const mpt_plan *plan) {
+    const mpt_policy *policies = plan->program->phases[plan->first]->policies;
+    json_t *array = json_array();
+    for (int i = 0; i < plan->graph->n_layers; i++)
+        for (int s = 0; array && s < MPT_SLOT_COUNT; s++)
+            if (policies[i].fallback[s].from)
+                array = append(array, fallback(&plan->graph->layers[i], (mpt_slot)s,
+                                               &policies[i].fallback[s]));
+    return array;
+}
+
+/* ---- layers ---- */
 
 static json_t *decided_by(const mpt_policy *policy) {
     json_t *array = json_array();
@@ -94,8 +163,19 @@ static json_t *decided_by(const mpt_policy *policy) {
     return array;
 }
 
-static json_t *slot(const mpt_policy *policy, mpt_slot at) {
-    return mpt_json_quantizer(&policy->slot[at]);
+/* A GEMM: its two operands, and whether the target multiplies them by itself; null for the
+ * host, of which that is not asked, and for a GEMM that is not there. */
+static json_t *gemm_json(const mpt_plan *plan, int layer, mpt_gemm gemm) {
+    const mpt_policy *policy = &plan->program->phases[plan->first]->policies[layer];
+    const mpt_plan_native *native = plan->natives ? &plan->natives[layer][gemm] : NULL;
+    mpt_slot slots[2];
+    mpt_gemm_slots(gemm, slots);
+    return json_pack("{s:o, s:o, s:o, s:o}", strchr(mpt_slot_name(slots[0]), '.') + 1,
+                     mpt_json_quantizer(&policy->slot[slots[0]]),
+                     strchr(mpt_slot_name(slots[1]), '.') + 1,
+                     mpt_json_quantizer(&policy->slot[slots[1]]), "native",
+                     native && native->there ? json_boolean(native->native) : json_null(),
+                     "why", native && native->why ? json_string(native->why) : json_null());
 }
 
 static json_t *sum(const mpt_policy *policy, mpt_gemm gemm) {
@@ -107,29 +187,28 @@ static json_t *sums(const mpt_policy *policy) {
                      sum(policy, MPT_GEMM_DGRAD), "wgrad", sum(policy, MPT_GEMM_WGRAD));
 }
 
-static json_t *layer_json(const mpt_layer *layer, const mpt_policy *policy) {
+static json_t *layer_json(const mpt_plan *plan, int index) {
+    const mpt_layer *layer = &plan->graph->layers[index];
+    const mpt_policy *policy = &plan->program->phases[plan->first]->policies[index];
     return json_pack(
-        "{s:o, s:i, s:s, s:I, s:I, s:{s:o, s:o}, s:{s:o, s:o}, s:{s:o, s:o}, s:o, s:s, s:o}",
-        "path", mpt_json_text(layer->path), "block", layer->block, "kind",
+        "{s:o, s:i, s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:s, s:o}", "path",
+        mpt_json_text(layer->path), "block", layer->block, "kind",
         mpt_layer_kind_name(layer->kind), "in_features", (json_int_t)layer->in_features,
-        "out_features", (json_int_t)layer->out_features,                                   //
-        "fprop", "x", slot(policy, MPT_SLOT_FPROP_X), "w", slot(policy, MPT_SLOT_FPROP_W), //
-        "dgrad", "dy", slot(policy, MPT_SLOT_DGRAD_DY), "w", slot(policy, MPT_SLOT_DGRAD_W),
-        "wgrad", "dy", slot(policy, MPT_SLOT_WGRAD_DY), "x", slot(policy, MPT_SLOT_WGRAD_X),
-        "sums", sums(policy), "output", mpt_dtype_name(policy->output[MPT_GEMM_FPROP]),
-        "decided_by", decided_by(policy));
+        "out_features", (json_int_t)layer->out_features, "fprop",
+        gemm_json(plan, index, MPT_GEMM_FPROP), "dgrad", gemm_json(plan, index, MPT_GEMM_DGRAD),
+        "wgrad", gemm_json(plan, index, MPT_GEMM_WGRAD), "sums", sums(policy), "output",
+        mpt_dtype_name(policy->output[MPT_GEMM_FPROP]), "decided_by", decided_by(policy));
 }
 
 static json_t *layers(const mpt_plan *plan) {
     json_t *array = json_array();
-    for (int i = 0; array && i < plan->graph->n_layers; i++) {
-        const mpt_layer *layer = &plan->graph->layers[i];
-        if (layer->kind == MPT_LAYER_LINEAR)
-            array = append(array,
-                           layer_json(layer, &plan->program->phases[plan->first]->policies[i]));
-    }
+    for (int i = 0; array && i < plan->graph->n_layers; i++)
+        if (plan->graph->layers[i].kind == MPT_LAYER_LINEAR)
+            array = append(array, layer_json(plan, i));
     return array;
 }
+
+/* ---- the whole ---- */
 
 static json_t *warnings(const mpt_program *program) {
     json_t *array = json_array();
@@ -142,24 +221,38 @@ static json_t *warnings(const mpt_program *program) {
     return array;
 }
 
+/* Where the plan's bytes are: what computes them, and the device that is asked about. */
+static const char *backend_name(const mpt_program *program) {
+    return program->target == MPT_TARGET_HOST ? program->phases[0]->backend->name : "cuda";
+}
+
+static json_t *whole(const mpt_program *program, const mpt_plan *plan) {
+    char model[256];
+    mpt_plan_model(program, model, sizeof model);
+    double step = (double)program->train.batch * (double)program->train.sequence;
+    return json_pack(
+        "{s:o, s:o, s:s, s:s, s:s, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, "
+        "s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "recipe", mpt_json_text(program->recipe->name), "model", mpt_json_text(model),
+        "recipe_hash", program->recipe_hash, "backend", backend_name(program), "target",
+        mpt_target_name(program->target), "parameters", (json_int_t)plan->n_parameters,
+        "blocks", plan->graph->n_blocks, "linear_layers", plan->n_linear, "coverage",
+        coverage(&plan->phases[plan->first], false), "coverage_parameters",
+        coverage(&plan->phases[plan->first], true), "bytes", bytes(plan), "recompute",
+        recompute(plan), "bytes_by_format", bytes_by_format(plan), "flops_per_token",
+        flops(&plan->flops, 1), "flops_per_step", flops(&plan->flops, step), "speedup_bound",
+        plan->bound, "hardware", hardware(plan), "phases", phases(plan), "defaults",
+        defaults(plan), "fallbacks", fallbacks(plan), "layers", layers(plan), "warnings",
+        warnings(program));
+}
+
 mpt_status mpt_plan_json(const mpt_program *program, mpt_str *out) {
     mpt_plan plan;
     mpt_arena arena;
     mpt_arena_init(&arena, program->ctx);
     mpt_status status = mpt_plan_collect(program, &arena, &plan);
-    if (status == MPT_OK) {
-        char name[256];
-        mpt_plan_model(program, name, sizeof name);
-        json_t *json = json_pack(
-            "{s:o, s:o, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "recipe",
-            mpt_json_text(program->recipe->name), "model", mpt_json_text(name), "parameters",
-            (json_int_t)plan.n_parameters, "blocks", plan.graph->n_blocks, "linear_layers",
-            plan.n_linear, "coverage", coverage(&plan.phases[plan.first], false),
-            "coverage_parameters", coverage(&plan.phases[plan.first], true), "bytes",
-            bytes(&plan), "recompute", recompute(&plan), "flops_per_token", flops(&plan.flops),
-            "phases", phases(&plan), "layers", layers(&plan), "warnings", warnings(program));
-        status = mpt_json_print(program->ctx, json, out);
-    }
+    if (status == MPT_OK)
+        status = mpt_json_print(program->ctx, whole(program, &plan), out);
     mpt_arena_deinit(&arena);
     return status;
 }

@@ -1,16 +1,16 @@
 /* The plan as text: what a person reads before a run, whole on one screen.
  *
  * One function a section, in reading order: the model and its training, which formats
- * (plan_formats.c), what changes over time, memory, work, what was filled in, warnings. */
+ * (plan_formats.c), what changes over time, memory, work and hardware (plan_figures.c), what
+ * was filled in, warnings. */
 #include "plan/plan.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "plan/text.h"
-#include "recipe/schema.h"
 
-enum { MOST_WARNINGS = 8 };
+enum { MOST_WARNINGS = 8, COVERS_WIDTH = 36 };
 
 /* ---- the model and its training ---- */
 
@@ -113,7 +113,21 @@ static void print_head(const mpt_plan *plan, mpt_str *out) {
     print_evaluation(p, out);
 }
 
-/* ---- phases, memory, work ---- */
+/* ---- phases ---- */
+
+/* "nvfp4 104, bf16 20", as many as the line has room for. */
+static void add_covers(mpt_words *covers, const mpt_plan_phase *phase) {
+    for (int i = 0; i < phase->n_covers; i++) {
+        size_t before = covers->len;
+        mpt_words_add(covers, "%s%s %d", i ? ", " : "", phase->covers[i].label,
+                      phase->covers[i].n_layers);
+        if (i == 0 || covers->len <= COVERS_WIDTH)
+            continue;
+        covers->len = before;
+        mpt_words_add(covers, ", %d more", phase->n_covers - i);
+        return;
+    }
+}
 
 /* Below the table: starts that skipped steps move, and scales of operands that begin to follow
  * their history. */
@@ -140,13 +154,12 @@ static void print_switches(const mpt_plan *plan, mpt_str *out) {
 static void print_phases(const mpt_plan *plan, mpt_str *out) {
     mpt_table table;
     mpt_str_printf(out, "\nphases\n");
-    mpt_table_init(&table, out->ctx, "name|>from step|>steps|>changed|schedule hash|layers");
+    mpt_table_init(&table, out->ctx,
+                   "name|>from step|>steps|>changed|schedule hash|>speed-up|layers");
     for (int p = 0; p < plan->n_phases; p++) {
         const mpt_plan_phase *phase = &plan->phases[p];
         mpt_words from = {.len = 0}, steps = {.len = 0}, covers = {.len = 0};
-        for (int i = 0; i < phase->n_covers; i++)
-            mpt_words_add(&covers, "%s%s %d", i ? ", " : "", phase->covers[i].label,
-                          phase->covers[i].n_layers);
+        add_covers(&covers, phase);
         if (phase->by_applied)
             mpt_words_add(&from, "about ");
         mpt_words_count(&from, phase->from);
@@ -159,111 +172,30 @@ static void print_phases(const mpt_plan *plan, mpt_str *out) {
         else
             mpt_table_cell(&table, "%d", phase->n_changed);
         mpt_table_cell(&table, "%s", phase->hash);
+        mpt_table_cell(&table, "%.2fx", phase->bound);
         mpt_table_cell(&table, "%s", covers.data);
     }
     mpt_text_table(out, &table);
     print_switches(plan, out);
 }
 
-/* Bytes in a unit that leaves digits to read: a proxy's memory is no zero GB. */
-static void print_memory(const mpt_plan *plan, mpt_str *out) {
-    mpt_table table;
-    bool large = plan->bytes_total >= 1000000000;
-    double unit = large ? 1e9 : 1e6;
-    mpt_str_printf(out, "\nmemory in %s%s%s\n", large ? "GB" : "MB",
-                   plan->n_phases > 1 ? ", of the phase that needs most: " : "",
-                   plan->n_phases > 1 ? plan->largest : "");
-    mpt_table_init(
-        &table, out->ctx,
-        ">master|>gradient|>optimizer|>working weights|>activations|>workspace|>total");
-    for (int c = 0; c < MPT_MEMORY_CLASS_COUNT; c++)
-        mpt_table_cell(&table, "%.2f", (double)plan->bytes[c] / unit);
-    mpt_table_cell(&table, "%.2f", (double)plan->bytes_total / unit);
-    mpt_text_table(out, &table);
-}
-
-/* What recomputation costs in work stands among the FLOPs. */
-static void print_recompute(const mpt_plan *plan, mpt_str *out) {
-    bool large = plan->bytes_total >= 1000000000;
-    double unit = large ? 1e9 : 1e6;
-    double kept = (double)plan->activations_kept / unit;
-    double again = (double)plan->activations_recomputed / unit;
-    mpt_words text = {.len = 0};
-    if (plan->graph->n_blocks == 0)
-        return;
-    if (plan->program->train.recompute.every == 0) {
-        mpt_words_add(&text, "none; with \"block\", activations would take %.2f", again);
-    } else {
-        mpt_words_things(&text, plan->recompute, "block");
-        mpt_words_add(&text, " at a time; kept, activations would take %.2f", kept);
-    }
-    mpt_words_add(&text, " %s", large ? "GB" : "MB");
-    mpt_str_append(out, "\n", 1);
-    mpt_text_line(out, "recompute", text.data);
-}
-
-static void print_flops(const mpt_plan *plan, mpt_str *out) {
-    const mpt_plan_flops *f = &plan->flops;
-    double parts[] = {f->fprop, f->dgrad, f->wgrad, f->attention, f->recompute, f->other, 0};
-    mpt_table table;
-    mpt_str_printf(out, "\nFLOPs a token\n");
-    mpt_table_init(&table, out->ctx,
-                   ">fprop|>dgrad|>wgrad|>attention|>recompute|>other|>total");
-    for (size_t i = 0; i < MPT_COUNT(parts); i++) {
-        mpt_words number = {.len = 0};
-        mpt_words_about(&number, parts[i]);
-        mpt_table_cell(&table, "%s", number.data);
-        parts[MPT_COUNT(parts) - 1] += parts[i];
-    }
-    mpt_text_table(out, &table);
-}
-
 /* ---- what was filled in, warnings ---- */
 
-/* A default is worth a word where its row has a value: "required" and "this or tokens" do not
- * stand for one. */
-static bool has_default(const mpt_field *field) {
-    return field->type != MPT_FIELD_SPECIAL && field->by_default && *field->by_default &&
-           strcmp(field->by_default, "required") != 0 &&
-           strncmp(field->by_default, "this or", 7) != 0;
-}
-
-/* The fields that nobody said of a record inside train, such as those of adamw. */
-static void add_defaults(mpt_words *text, const char *path, const mpt_record *record,
-                         uint64_t said) {
-    for (int i = 0; record && i < record->n_fields; i++)
-        if (!(said >> i & 1) && has_default(&record->fields[i]))
-            mpt_words_add(text, "%s%s.%s %s", text->len ? ", " : "", path,
-                          record->fields[i].name, record->fields[i].by_default);
-}
-
+/* In the words of --set, none of them broken over two lines. Those of the autocast table have
+ * lines of their own above (plan_ops.c). */
 static void print_defaults(const mpt_plan *plan, mpt_str *out) {
-    static const char *const optimizers[] = {"adamw", "sgd"};
-    static const char *const lrs[] = {"constant", "linear", "cosine", "wsd"};
-    const mpt_program *p = plan->program;
-    const mpt_recipe *recipe = p->recipe;
-    const mpt_record *record = mpt_record_find("train");
-    uint64_t said = recipe->train.set | (p->proxy ? recipe->train_proxy.set : 0);
-    mpt_words text = {.len = 0};
-    if (!recipe->base_set)
-        mpt_words_add(&text, "precision.base %s", mpt_dtype_name(recipe->base));
-    if (recipe->loss_scale.kind == MPT_LOSS_SCALE_NONE)
-        mpt_words_add(&text, "%sprecision.loss_scale none", text.len ? ", " : "");
-    for (int i = 0; record && i < record->n_fields; i++) {
-        const mpt_field *field = &record->fields[i];
-        if (said >> i & 1 || !has_default(field))
-            continue;
-        mpt_words_add(&text, "%strain.%s ", text.len ? ", " : "", field->name);
-        if (strcmp(field->name, "micro_batch") == 0)
-            mpt_words_add(&text, "%" PRId64, p->train.micro_batch);
-        else
-            mpt_words_add(&text, "%s", field->by_default);
-    }
-    add_defaults(&text, "train.optimizer", mpt_record_find(optimizers[p->train.optimizer.kind]),
-                 p->train.optimizer.set);
-    add_defaults(&text, "train.lr", mpt_record_find(lrs[p->train.lr.kind]), p->train.lr.set);
+    static const char ops[] = "precision.ops.";
+    mpt_str text;
+    mpt_str_init(&text, out->ctx);
+    for (int i = 0; i < plan->n_defaults; i++)
+        if (strncmp(plan->defaults[i].path, ops, sizeof ops - 1) != 0)
+            mpt_str_printf(&text, "%s%s=%s", text.len ? " " : "", plan->defaults[i].path,
+                           plan->defaults[i].value);
+    out->failed |= text.failed;
     mpt_str_append(out, "\n", 1);
-    mpt_text_line(out, "filled in", text.len ? text.data : "nothing: the recipe says it all");
+    mpt_text_line(out, "defaults",
+                  text.data && !text.failed ? text.data : "none: the recipe says it all");
+    mpt_str_deinit(&text);
 }
 
 static void print_warnings(const mpt_program *program, mpt_str *out) {
@@ -290,9 +222,7 @@ void mpt_plan_print(const mpt_program *program, mpt_str *out) {
         print_head(&plan, out);
         mpt_plan_print_formats(&plan, out);
         print_phases(&plan, out);
-        print_memory(&plan, out);
-        print_recompute(&plan, out);
-        print_flops(&plan, out);
+        mpt_plan_print_figures(&plan, out);
         print_defaults(&plan, out);
         print_warnings(program, out);
         mpt_text_line(out, "recipe hash", program->recipe_hash);

@@ -36,7 +36,9 @@
       "Long sums whose running value is kept in 16 bits: small terms no longer count.")        \
     X(LOST_UPDATE, "lost-update",                                                              \
       "A state of 16 bits that changes by less than half an ulp a step, and so not at all.")   \
-    X(NO_WARMUP, "no-warmup", "The first steps run at the full learning rate.")
+    X(NO_WARMUP, "no-warmup", "The first steps run at the full learning rate.")                \
+    X(NOT_NATIVE, "not-native",                                                                \
+      "A GEMM that the GPU named by --target has to emulate. Given where a GPU is named.")
 
 enum { SHORT_HISTORY = 16 };
 
@@ -482,5 +484,14 @@ mpt_status mpt_recipe_check(mpt_recipe *recipe, mpt_arena *arena, const mpt_laye
     mpt_check_numbers(&c);
     *out_warnings = c.list;
     *out_n = c.n;
+    return c.failed ? MPT_OUT_OF_MEMORY : MPT_OK;
+}
+
+mpt_status mpt_recipe_warn_not_native(mpt_recipe *recipe, mpt_arena *arena, mpt_where where,
+                                      const char *text, mpt_warning **list, int *n) {
+    checker c = {.recipe = recipe, .arena = arena, .list = *list, .n = *n, .cap = *n};
+    warn(&c, WARNING_NOT_NATIVE, where, "%s", text);
+    *list = c.list;
+    *n = c.n;
     return c.failed ? MPT_OUT_OF_MEMORY : MPT_OK;
 }

@@ -65,6 +65,14 @@ enum { MPT_SUM_GROUP = 16 }; /* products that are summed up before a sum is roun
 
 enum { MPT_DECIDED_MAX = 16 };
 
+/* Why pad = "bf16" made an operand BF16: so many tokens or features, no multiple of a block. */
+typedef struct mpt_fallback {
+    const char *from; /* the format that a rule asked for; NULL: it did not fall back */
+    int64_t extent;
+    int32_t block;
+    const char *word; /* what the extent counts: "in features" */
+} mpt_fallback;
+
 /* The precision of one layer in one phase. */
 typedef struct mpt_policy {
     mpt_quantizer slot[MPT_SLOT_COUNT];   /* kind LINEAR and HEAD */
@@ -79,6 +87,7 @@ typedef struct mpt_policy {
     mpt_where ops_where; /* (a rule that names the layer outranks it: then by_ops is false) */
     int n_decided;       /* places of the rules that decided something here */
     mpt_where decided_by[MPT_DECIDED_MAX];
+    mpt_fallback fallback[MPT_SLOT_COUNT];
 } mpt_policy;
 
 #endif

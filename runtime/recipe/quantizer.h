@@ -31,6 +31,7 @@ typedef struct mpt_scale_source {
     bool reduce_amax;   /* delayed: ranks share the largest amax */
     double headroom;    /* delayed: the scale is divided by it */
     double value;       /* static: what values are multiplied by */
+    uint64_t set;       /* delayed: bit i: field i of its record was said, for plans */
 } mpt_scale_source;
 
 /* ---- how a scale is stored and rounded ---- */

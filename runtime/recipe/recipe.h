@@ -140,6 +140,7 @@ typedef struct mpt_train {
     int64_t eval_every; /* 0: only at the end */
     int64_t eval_batches;
     mpt_rule *eval_use; /* what evaluation lays over all other rules; NULL: nothing */
+    uint64_t eval_set;  /* bit i: field i of the record eval was said */
 } mpt_train;
 
 /* ---- the loss scale ---- */
@@ -167,6 +168,7 @@ typedef struct mpt_data_spec {
         *path;     /* text: as written; resolved from the working, then the recipe's folder */
     uint64_t seed; /* synthetic: of the language; 0 is the default language */
     int32_t vocab; /* synthetic: words of the language */
+    uint64_t set;  /* bit i: field i of its record was said */
     mpt_where where;
 } mpt_data_spec;
 
@@ -237,6 +239,7 @@ struct mpt_recipe {
     mpt_where activation_where;
     bool activation_decides; /* after compiling: something is kept in another format */
     mpt_state_formats state;
+    uint64_t precision_set, state_set; /* bit i: field i of that record was said */
     int n_rules, cap_rules;
     mpt_rule *rules;
     int n_phases, cap_phases;
@@ -314,6 +317,11 @@ typedef struct mpt_warning {
 mpt_status mpt_recipe_check(mpt_recipe *recipe, mpt_arena *arena, const mpt_layer *layers,
                             int n_layers, int n_blocks, mpt_policy *const *policies,
                             mpt_warning **out_warnings, int *out_n);
+
+/* Adds the warning not-native to the list, unless the recipe allows it: the one warning that is
+ * not of the recipe alone, but of it on a GPU (plan/plan_work.c finds it). */
+mpt_status mpt_recipe_warn_not_native(mpt_recipe *recipe, mpt_arena *arena, mpt_where where,
+                                      const char *text, mpt_warning **list, int *n);
 
 /* All names that `allow` takes. */
 const char *const *mpt_warning_names(int *out_n);

@@ -267,7 +267,7 @@ const mpt_record mpt_record_state = {"state",
                                      "Formats of what lives longer than a layer.",
                                      state_fields,
                                      MPT_COUNT(state_fields),
-                                     SIZE_MAX,
+                                     offsetof(mpt_recipe, state_set),
                                      0,
                                      -1};
 
@@ -294,7 +294,7 @@ const mpt_record mpt_record_precision = {"precision",
                                          "Which format holds what.",
                                          precision_fields,
                                          MPT_COUNT(precision_fields),
-                                         SIZE_MAX,
+                                         offsetof(mpt_recipe, precision_set),
                                          0,
                                          -1};
 

@@ -100,7 +100,7 @@ const mpt_record mpt_record_delayed = {
     "own.",
     delayed_fields,
     MPT_COUNT(delayed_fields),
-    SIZE_MAX,
+    offsetof(mpt_scale_source, set),
     sizeof(mpt_scale_source),
     MPT_SCALING_DELAYED};
 

@@ -121,8 +121,13 @@ static const mpt_field eval_fields[] = {
      .doc = "Lays a precision of its own over fprop of all linear layers while it evaluates.",
      .source = "arXiv 2509.25149", .takes = "a format, or gemm { ... }"},
 };
-const mpt_record mpt_record_eval = {
-    "eval", "The loss on held-out data.", eval_fields, MPT_COUNT(eval_fields), SIZE_MAX, 0, -1};
+const mpt_record mpt_record_eval = {"eval",
+                                    "The loss on held-out data.",
+                                    eval_fields,
+                                    MPT_COUNT(eval_fields),
+                                    offsetof(mpt_train, eval_set),
+                                    0,
+                                    -1};
 
 static const mpt_choice decays[] = {
     {"matrices", MPT_DECAY_MATRICES, "parameters of two or more dimensions"},
@@ -212,12 +217,19 @@ static const mpt_field text_fields[] = {
      .doc = "A file whose bytes are the tokens.", .source = ""},
 };
 const mpt_record mpt_record_synthetic = {
-    "synthetic",       "An endless language with grammar and repeats, whose entropy is known.",
-    synthetic_fields,  MPT_COUNT(synthetic_fields),
-    SIZE_MAX,          sizeof(mpt_data_spec),
+    "synthetic",
+    "An endless language with grammar and repeats, whose entropy is known.",
+    synthetic_fields,
+    MPT_COUNT(synthetic_fields),
+    offsetof(mpt_data_spec, set),
+    sizeof(mpt_data_spec),
     MPT_DATA_SYNTHETIC};
-const mpt_record mpt_record_text = {
-    "text",   "The bytes of a file.", text_fields,  MPT_COUNT(text_fields),
-    SIZE_MAX, sizeof(mpt_data_spec),  MPT_DATA_TEXT};
+const mpt_record mpt_record_text = {"text",
+                                    "The bytes of a file.",
+                                    text_fields,
+                                    MPT_COUNT(text_fields),
+                                    offsetof(mpt_data_spec, set),
+                                    sizeof(mpt_data_spec),
+                                    MPT_DATA_TEXT};
 
 const mpt_record *const mpt_data_records[] = {&mpt_record_synthetic, &mpt_record_text, NULL};

@@ -206,7 +206,7 @@ static bool lives_all_step(const mpt_phase_program *program, int v) {
            program->placement[v].first < program->segment[MPT_PASS_PREPARE + 1];
 }
 
-static mpt_memory_class class_of(const mpt_value *value) {
+mpt_memory_class mpt_memory_class_of(const mpt_value *value) {
     switch (value->kind) {
     case MPT_VALUE_PARAM:
         return MPT_MEMORY_MASTER;
@@ -228,7 +228,7 @@ static int place_lasting(mpt_phase_program *program, mpt_lifetime *lives, int32_
     int n = 0;
     for (int v = 0; v < graph->n_values; v++) {
         mpt_placement *place = &program->placement[v];
-        size_t *class_bytes = &program->bytes[class_of(&graph->values[v])];
+        size_t *class_bytes = &program->bytes[mpt_memory_class_of(&graph->values[v])];
         bool used = place->last >= 0 || v == graph->tokens || v == graph->targets;
         if (place->state) {
             *class_bytes = mpt_size_add(*class_bytes, place->bytes);

@@ -21,6 +21,7 @@ typedef enum mpt_memory_class {
 } mpt_memory_class;
 
 const char *mpt_memory_class_name(mpt_memory_class c); /* "working_weights" */
+mpt_memory_class mpt_memory_class_of(const mpt_value *value);
 
 typedef struct mpt_step {
     int32_t node;

@@ -36,7 +36,10 @@ want_status 2
 want_err "--model: no model 'ful' \(there are auto, full, proxy\); did you mean 'full'\?"
 try x.lua --device gpu
 want_status 2
-want_err "no device 'gpu' \(there are auto, ref, cpu\)"
+want_err "no device 'gpu' \(there are auto, ref, cpu, cuda\)"
+try plan x.lua --target sm91
+want_status 2
+want_err "no target 'sm91' \(there are host, sm80, sm90, sm100\); did you mean 'sm90'\?"
 for threads in 0 -1 two 1x 5000 ''; do
     try x.lua --threads "$threads"
     want_status 2
@@ -64,9 +67,9 @@ want_err 'until=grad ends before --dump=plan'
 try plan x.lua --out d
 want_status 2
 want_err "'plan' takes no --out; see mptrun help plan"
-try check x.lua --json
+try x.lua --target sm90
 want_status 2
-want_err "'check' takes no --json"
+want_err "'run' takes no --target"
 try x.lua --schedule
 want_status 2
 try plan a.lua b.lua

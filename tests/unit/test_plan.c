@@ -120,9 +120,10 @@ static void test_json_when_12b_then_counts_are_those_of_the_paper(void **state) 
     fixture f;
     setup(&f, "nvfp4_12b", MPT_MODEL_FULL);
     json_t *plan = plan_of(&f), *coverage = json_object_get(plan, "coverage");
-    KEYS(plan, "recipe", "model", "parameters", "blocks", "linear_layers", "coverage",
-         "coverage_parameters", "bytes", "recompute", "flops_per_token", "phases", "layers",
-         "warnings");
+    KEYS(plan, "recipe", "model", "recipe_hash", "backend", "target", "parameters", "blocks",
+         "linear_layers", "coverage", "coverage_parameters", "bytes", "recompute",
+         "bytes_by_format", "flops_per_token", "flops_per_step", "speedup_bound", "hardware",
+         "phases", "defaults", "fallbacks", "layers", "warnings");
     assert_string_equal(json_string_value(json_object_get(plan, "model")), "nemotron_h 12b");
     assert_true(integer_at(plan, "parameters") == 12310001152);
     assert_int_equal(integer_at(plan, "blocks"), 62);
@@ -168,7 +169,7 @@ static void check_operand(const json_t *q) {
 
 static void check_gemm(const json_t *layer, const char *gemm, const char *a, const char *b) {
     json_t *object = json_object_get(layer, gemm);
-    KEYS(object, a, b);
+    KEYS(object, a, b, "native", "why");
     check_operand(json_object_get(object, a));
     check_operand(json_object_get(object, b));
 }
@@ -237,7 +238,7 @@ static void test_json_when_two_phases_then_each_says_what_changed(void **state) 
     assert_int_equal(json_array_size(phases), 2);
     json_t *first = json_array_get(phases, 0), *second = json_array_get(phases, 1);
     KEYS(first, "name", "from", "by", "schedule_hash", "steps", "coverage", "layers_changed",
-         "histories");
+         "histories", "speedup_bound");
     assert_int_equal(integer_at(first, "from"), 0);
     assert_int_equal(integer_at(first, "layers_changed"), 0);
     assert_int_equal(integer_at(second, "from"), integer_at(first, "steps"));

@@ -54,39 +54,45 @@ static void expect_line(const char *use, const char *line) {
 
 static void test_text_when_formats_vary_then_each_operand_is_told(void **state) {
     (void)state;
-    expect_line("mxfp8 { format = e5m2 }", "mxfp8 of e5m2  1x32   e8m0 up  nearest   -\n");
+    expect_line("mxfp8 { format = e5m2 }",
+                "  all six  mxfp8 of e5m2  1x32   e8m0 up  -      nearest   -\n");
     expect_line("fp8_block { block = {128, 128}, scale_format = 'pow2' }",
-                "fp8_block  128x128  pow2    nearest   -\n");
+                "  all six  fp8_block  128x128  pow2   -      nearest   -\n");
     expect_line("e4m3 { block = 'row', rounding = 'half_away' }",
-                "e4m3    row    fp32    half_away  -\n");
+                "  all six  e4m3    row    fp32   -      half_away  -\n");
+    expect_line("gemm { weight = nvfp4, activation = nvfp4, fprop = { w = mxfp4 } }",
+                "  fprop.x dgrad.w wgrad.x  nvfp4   1x16   e4m3     tensor  nearest   -\n");
     expect_line("tf32", "tf32");
 }
 
-static void test_text_when_fields_have_no_column_then_they_stand_besides(void **state) {
+static void test_text_when_fields_have_no_column_then_they_stand_below(void **state) {
     (void)state;
     expect_line("nvfp4 { outer = 'row', nonfinite = 'saturate',\n"
                 "scale_rule = four_over_six { bound = 448 } }",
-                "nvfp4   1x16   e4m3 four_over_six under one a row  nearest   -         "
-                "scale_rule=four_over_six bound=448 nonfinite=saturate\n");
+                "  nvfp4: scale_rule=four_over_six bound=448 nonfinite=saturate\n");
     expect_line("e4m3 { scale = static(0.5), headroom = 0.75 }",
-                "e4m3    tensor  fp32 static  nearest   -         static value=0.5 "
-                "headroom=0.75\n");
+                "  e4m3: static value=0.5 headroom=0.75\n");
 }
 
-static void test_text_when_scaling_is_delayed_then_its_window_is_told(void **state) {
+/* P39: defaults of delayed scaling differ from tool to tool, so each value is told, and whether
+ * anyone said it. */
+static void test_text_when_p39_scaling_is_delayed_then_values_and_defaults(void **state) {
     (void)state;
     static const char use[] =
         "gemm { weight = e4m3, activation = e4m3 { scale = delayed {} },\n"
         "gradient = e5m2 { scale = delayed { history = 16, margin = 2,\n"
         "algo = 'most_recent', headroom = 1.5, reduce_amax = false } } }";
-    expect_line(use, "e5m2    tensor  fp32 delayed  nearest   -\n");
-    expect_line(use, "e4m3    tensor  fp32          nearest   -\n");
+    expect_line(use, "e5m2    tensor  fp32 delayed  -      nearest   -\n");
+    expect_line(use, "e4m3    tensor  fp32          -      nearest   -\n");
     expect_line(use,
-                "  delayed: largest amax of the last 1024 steps, margin 0; current scales at "
-                "the first step\n");
+                "  delayed: history 1024 (default), algo max (default), margin 0 (default); "
+                "current scales at the first step\n");
     expect_line(use,
-                "  delayed: most recent amax of the last 16 steps, margin 2, headroom 1.5, "
-                "each rank its own; current scales at the first step\n");
+                "  delayed: history 16, algo most_recent, margin 2, headroom 1.5, each rank "
+                "its own; current scales at the first step\n");
+    expect_line("e4m3 { scale = delayed { history = 1024, margin = 0 } }",
+                "  delayed: history 1024, algo max (default), margin 0; current scales at the "
+                "first step\n");
 }
 
 static void test_text_when_signs_are_random_then_what_they_are_drawn_from_is_told(void **s) {
@@ -94,10 +100,10 @@ static void test_text_when_signs_are_random_then_what_they_are_drawn_from_is_tol
     expect_line("gemm { weight = nvfp4, activation = nvfp4, gradient = nvfp4, wgrad = { "
                 "hadamard = hadamard {\n"
                 "signs = 'random', scope = 'layer', redraw = 'step', seed = 7 } } }",
-                "16, random signs of each layer, at each step, seed 7\n");
+                "  random signs: each layer its own, drawn at each step, seed 7\n");
     expect_line("gemm { weight = nvfp4, activation = nvfp4, gradient = nvfp4, wgrad = {\n"
                 "hadamard = hadamard { signs = 'random' } } }",
-                "16, random signs, the run's seed\n");
+                "  random signs: the same in all layers, drawn once, the run's seed\n");
 }
 
 /* ---- JSON ---- */
@@ -239,8 +245,8 @@ static void test_list_when_formats_then_facts_and_presets(void **state) {
 
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_text_when_formats_vary_then_each_operand_is_told),
-    cmocka_unit_test(test_text_when_fields_have_no_column_then_they_stand_besides),
-    cmocka_unit_test(test_text_when_scaling_is_delayed_then_its_window_is_told),
+    cmocka_unit_test(test_text_when_fields_have_no_column_then_they_stand_below),
+    cmocka_unit_test(test_text_when_p39_scaling_is_delayed_then_values_and_defaults),
     cmocka_unit_test(test_json_when_delayed_then_its_fields_are_told),
     cmocka_unit_test(test_text_when_signs_are_random_then_what_they_are_drawn_from_is_told),
     cmocka_unit_test(test_json_when_signs_are_random_then_what_they_are_drawn_from_is_told),

@@ -225,9 +225,9 @@ static void test_plan_when_either_way_then_both_figures_are_there(void **state) 
         setup_file(&f, rows[i].recipe, "2", rows[i].model);
         collect(&f, &two);
         teardown(&f);
-        assert_int_equal(kept.bytes[MPT_MEMORY_ACTIVATIONS], kept.activations_kept);
-        assert_int_equal(block.bytes[MPT_MEMORY_ACTIVATIONS], block.activations_recomputed);
-        assert_int_equal(two.bytes[MPT_MEMORY_ACTIVATIONS], two.activations_recomputed);
+        assert_int_equal(kept.bytes.of[MPT_MEMORY_ACTIVATIONS], kept.activations_kept);
+        assert_int_equal(block.bytes.of[MPT_MEMORY_ACTIVATIONS], block.activations_recomputed);
+        assert_int_equal(two.bytes.of[MPT_MEMORY_ACTIVATIONS], two.activations_recomputed);
         assert_int_equal(kept.activations_kept, block.activations_kept);
         assert_int_equal(kept.activations_kept, two.activations_kept);
         assert_int_equal(kept.activations_recomputed, block.activations_recomputed);

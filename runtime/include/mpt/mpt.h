@@ -188,12 +188,23 @@ typedef enum mpt_model_choice {
     MPT_MODEL_PROXY
 } mpt_model_choice;
 
+/* What a plan is asked about: this machine, which holds decoded float32 operands where it
+ * multiplies them, or a GPU, with packed operands and what its tensor cores lack. It changes no
+ * number of the program. */
+typedef enum mpt_target {
+    MPT_TARGET_HOST,
+    MPT_TARGET_SM80,
+    MPT_TARGET_SM90,
+    MPT_TARGET_SM100
+} mpt_target;
+
 typedef struct mpt_compile_options {
     size_t size;
     mpt_model_choice model; /* AUTO: the full model where it fits and ends within a day */
     mpt_device device;
     int n_threads;    /* 0: all cores; 4096 at most */
     const char *data; /* a file that replaces the recipe's data, or NULL */
+    mpt_target target;
 } mpt_compile_options;
 #define MPT_COMPILE_OPTIONS_INIT ((mpt_compile_options){.size = sizeof(mpt_compile_options)})
 
