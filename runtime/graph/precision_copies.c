@@ -64,18 +64,6 @@ static bool same_copy(const mpt_copy_side *a, const mpt_copy_side *b) {
            (a->q.rounding != MPT_ROUNDING_STOCHASTIC || a->operand == b->operand);
 }
 
-/* Whether the two sides of a tensor hold the same numbers: the blocks cover the same elements
- * (square ones, or one scale a tensor), and no result depends on the direction in which the
- * elements are taken, as a rotation and a stochastic stream do. */
-static bool same_numbers(const mpt_quantizer *one, const mpt_quantizer *other) {
-    mpt_quantizer turned = *other;
-    turned.block_rows = other->block_cols;
-    turned.block_cols = other->block_rows;
-    turned.source = one->source;
-    return one->rounding != MPT_ROUNDING_STOCHASTIC && one->hadamard.size == 0 &&
-           mpt_quantizer_equal(one, &turned);
-}
-
 /* What one slot of one layer asks for. */
 typedef struct request {
     mpt_value_id value;
@@ -122,7 +110,7 @@ static bool serves(const mpt_copy *copy, const request *want, bool *out_column) 
     if (side->wanted && same_copy(side, &want->side) && row_fits(copy, want))
         return true;
     *out_column = !column;
-    return other->wanted && same_numbers(&other->q, &want->side.q);
+    return other->wanted && mpt_quantizer_turns(&other->q, &want->side.q);
 }
 
 static mpt_status find_quantized(mpt_rewrite *r, const request *want, mpt_read *out) {

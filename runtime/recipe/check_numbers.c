@@ -9,9 +9,6 @@
 #include "recipe/check.h"
 #include "recipe/use.h"
 
-static const char lost_update[] = "lost-update", low_sum[] = "low-precision-accumulate",
-                  no_effect[] = "no-effect";
-
 /* The share of a number that it always swallows, as a power of two. */
 static int lost_exponent(mpt_dtype dtype) {
     return dtype == MPT_DTYPE_FP16 ? -12 : -9;
@@ -39,7 +36,7 @@ static void check_master(mpt_checker *c, const mpt_train *train) {
         snprintf(detail, sizeof detail,
                  "; at the peak learning rate of %g weights above %.3g stand still%s", peak,
                  peak / share, decay > 0 && decay < share ? ", and none decays" : "");
-    mpt_checker_warn(c, lost_update, c->recipe->where,
+    mpt_checker_warn(c, MPT_WARNING_LOST_UPDATE, c->recipe->where,
                      "precision.state.master is %s, which loses updates under 2^%d of a "
                      "weight%s",
                      mpt_dtype_name(master), lost_exponent(master), detail);
@@ -48,7 +45,7 @@ static void check_master(mpt_checker *c, const mpt_train *train) {
 /* What a step takes away of a moment must show in it. */
 static void check_decay(mpt_checker *c, const char *name, mpt_dtype dtype, double beta) {
     if (dtype != MPT_DTYPE_FP32 && 1 - beta < lost_share(dtype))
-        mpt_checker_warn(c, lost_update, c->recipe->where,
+        mpt_checker_warn(c, MPT_WARNING_LOST_UPDATE, c->recipe->where,
                          "precision.state.%s is %s: a step takes %.2g of it away, which is "
                          "under 2^%d, so it never falls",
                          name, mpt_dtype_name(dtype), 1 - beta, lost_exponent(dtype));
@@ -60,12 +57,12 @@ static void check_moments(mpt_checker *c, const mpt_train *train, bool any_adam)
         check_decay(c, "adam_m", state->adam_m, train->optimizer.beta1);
         check_decay(c, "adam_v", state->adam_v, train->optimizer.beta2);
         if (state->adam_v == MPT_DTYPE_FP16)
-            mpt_checker_warn(c, lost_update, c->recipe->where,
+            mpt_checker_warn(c, MPT_WARNING_LOST_UPDATE, c->recipe->where,
                              "precision.state.adam_v is fp16, in which squares under 3e-08 are "
                              "0: their steps are divided by eps alone");
     }
     if (!any_adam && (state->adam_m != MPT_DTYPE_FP32 || state->adam_v != MPT_DTYPE_FP32))
-        mpt_checker_warn(c, no_effect, c->recipe->where,
+        mpt_checker_warn(c, MPT_WARNING_NO_EFFECT, c->recipe->where,
                          "precision.state.%s is of AdamW's moments, but the optimizer is sgd",
                          state->adam_m != MPT_DTYPE_FP32 ? "adam_m" : "adam_v");
 }
@@ -77,7 +74,7 @@ static void check_gradient(mpt_checker *c, const mpt_train *train, bool known) {
     double most = 0.5 / lost_share(gradient);
     double n = (double)train->batch / (double)train->micro_batch;
     if (gradient != MPT_DTYPE_FP32 && known && n > most)
-        mpt_checker_warn(c, low_sum, c->recipe->where,
+        mpt_checker_warn(c, MPT_WARNING_LOW_PRECISION_ACCUMULATE, c->recipe->where,
                          "precision.state.gradient is %s: it sums up %.0f micro-batches, and a "
                          "sum of equal gradients stops at %.0f",
                          mpt_dtype_name(gradient), n, most);
@@ -132,7 +129,7 @@ static void check_accumulate(mpt_checker *c) {
         }
         if (!first)
             continue;
-        mpt_checker_warn(c, low_sum, blame(c, p, first, gemm),
+        mpt_checker_warn(c, MPT_WARNING_LOW_PRECISION_ACCUMULATE, blame(c, p, first, gemm),
                          "sums of products in %s, never moved to fp32, in %d layer%s, first %s "
                          "(%s); promote = 128 moves them",
                          mpt_dtype_name(first->accumulate[gemm]), n, n == 1 ? "" : "s",
@@ -172,7 +169,7 @@ static void check_promote(mpt_checker *c, int gemm) {
             first_layer = i;
         }
     if (first)
-        mpt_checker_warn(c, no_effect, blame(c, first_phase, first, gemm),
+        mpt_checker_warn(c, MPT_WARNING_NO_EFFECT, blame(c, first_phase, first, gemm),
                          "%s.%s.promote = %d: no dot product there has more products than that",
                          c->model.layers[first_layer].path, mpt_gemm_name((mpt_gemm)gemm),
                          (int)first->promote[gemm]);

@@ -134,3 +134,12 @@ bool mpt_quantizer_is_one_scale(const mpt_quantizer *q) {
     return q->scale.kind == MPT_SCALING_NONE ||
            (q->block_rows == 0 && q->block_cols == 0 && q->scale_format <= MPT_SCALE_POW2);
 }
+
+bool mpt_quantizer_turns(const mpt_quantizer *one, const mpt_quantizer *other) {
+    mpt_quantizer turned = *other;
+    turned.block_rows = other->block_cols;
+    turned.block_cols = other->block_rows;
+    turned.source = one->source;
+    return one->rounding != MPT_ROUNDING_STOCHASTIC && one->hadamard.size == 0 &&
+           mpt_quantizer_equal(one, &turned);
+}

@@ -156,4 +156,10 @@ void mpt_quantizer_brief(const mpt_quantizer *q, char out[MPT_QUANTIZER_TEXT]);
  * because the format has no scale. */
 void mpt_quantizer_field_text(const mpt_quantizer *q, int row, char out[MPT_QUANTIZER_TEXT]);
 
+/* Whether the two copies of a tensor, along its rows by `one` and along its columns by `other`,
+ * hold the same numbers: the blocks cover the same elements (square ones, or one scale a
+ * tensor), and no result depends on the direction in which the elements are taken, as a
+ * rotation and a stochastic stream do. */
+bool mpt_quantizer_turns(const mpt_quantizer *one, const mpt_quantizer *other);
+
 #endif

@@ -156,6 +156,41 @@ static void test_check_when_only_the_first_copy_has_a_source_then_no_effect(void
     close(&c);
 }
 
+static void test_check_when_both_copies_are_the_same_then_source_has_no_effect(void **state) {
+    (void)state;
+    checked c;
+    open(&c);
+    fixture_rule(&c.f, 10, .selector = "linear", .use = "e4m3 source=dequantized");
+    run(&c);
+    assert_int_equal(c.n, 1);
+    expect(&c, "no-effect", 10,
+           "layers.0.attn.qkv.wgrad.x.source: both copies of the tensor hold the same "
+           "numbers");
+    close(&c);
+    open(&c); /* rotated, the second copy differs */
+    const mpt_set rotated[] = {{"activation", "e4m3 source=dequantized"},
+                               {"gradient", "e4m3"},
+                               {"weight", "e4m3"},
+                               {"wgrad", "hadamard.size=16"}};
+    fixture_rule(&c.f, 10, .selector = "linear", .words = rotated, .n_words = 4);
+    run(&c);
+    assert_int_equal(c.n, 0);
+    close(&c);
+}
+
+static void test_check_when_blocks_divide_all_sizes_then_pad_has_no_effect(void **state) {
+    (void)state;
+    checked c;
+    open(&c);
+    fixture_rule(&c.f, 10, .selector = "linear", .use = "e4m3 pad=bf16");
+    run(&c);
+    assert_int_equal(c.n, 1);
+    expect(&c, "no-effect", 10,
+           "layers.0.attn.qkv.fprop.x.pad: the blocks divide all sizes, so that nothing "
+           "stays in bf16");
+    close(&c);
+}
+
 static void test_check_when_the_last_block_is_fp4_then_all_fp4(void **state) {
     (void)state;
     checked c;
@@ -333,6 +368,8 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_check_when_forward_is_rotated_then_rht_forward),
     cmocka_unit_test(test_check_when_the_window_is_short_then_short_history),
     cmocka_unit_test(test_check_when_only_the_first_copy_has_a_source_then_no_effect),
+    cmocka_unit_test(test_check_when_both_copies_are_the_same_then_source_has_no_effect),
+    cmocka_unit_test(test_check_when_blocks_divide_all_sizes_then_pad_has_no_effect),
     cmocka_unit_test(test_check_when_the_last_block_is_fp4_then_all_fp4),
     cmocka_unit_test(test_check_when_fp4_meets_other_formats_only_then_not_all_fp4),
     cmocka_unit_test(test_check_when_a_late_phase_lifts_the_last_block_then_not_all_fp4),
