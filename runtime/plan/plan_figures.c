@@ -20,7 +20,8 @@ static double percent(double part, double whole) {
 static void add_shares(mpt_words *text, const mpt_plan_shares *shares, double unit,
                        bool alone) {
     double rest = 0;
-    if (alone && (shares->n == 1 || (shares->n > 1 && shares->of[1].bytes < unit * 0.05))) {
+    if (alone &&
+        (shares->n == 1 || (shares->n > 1 && (double)shares->of[1].bytes < unit * 0.05))) {
         mpt_words_add(text, "%s", shares->of[0].format);
         return;
     }

@@ -177,8 +177,8 @@ static void test_tf32_when_it_is_the_base_then_only_products_are_in_it(void **st
 static void test_tf32_when_trained_then_near_fp32_and_as_a_rule_says_it(void **state) {
     (void)state;
     static const char *const fields[] = {"precision = presets.fp32", "precision = presets.tf32",
-                                         "precision = { base = fp32, rules = { rule { "
-                                         "{'linear', 'head'}, use = tf32 } } }"};
+                                         ("precision = { base = fp32, rules = { rule { "
+                                          "{'linear', 'head'}, use = tf32 } } }")};
     double loss[MPT_COUNT(fields)];
     char hash[MPT_COUNT(fields)][17];
     for (size_t i = 0; i < MPT_COUNT(fields); i++) {
