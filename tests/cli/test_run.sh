@@ -21,7 +21,8 @@ grep -q -- '--set train.seed=5' one/recipe.lua || wrong "recipe.lua does not tel
 
 tail -n 1 err | grep -qx 'step 3/3  validating' || wrong "the last validation is not announced"
 
-# A note counts steps as the line of progress does.
+# A note names a phase's first step as the recipe does, from 0; the line of progress counts the
+# steps that are done.
 sed 's/  train =/  phases = { phase { "a" }, phase { "b", from = 2 } },\n  train =/' small.lua >two.lua
 try two.lua --out phases
 want_status 0
