@@ -258,16 +258,25 @@ static bool takes_argument(lua_State *L, const mpt_filler *f) {
            (value->kind == MPT_LUA_DATA && strcmp(value->word, "text") == 0);
 }
 
+/* What to write instead of an entry without a name: the value at the top. */
+static const char *named_instead(lua_State *L, mpt_lua_kind kind) {
+    const mpt_lua_value *entry = mpt_lua_value_at(L, -1);
+    if (entry && entry->kind == MPT_LUA_RULE)
+        return "put rules in rules = { ... }";
+    if (kind == MPT_LUA_RULE && lua_type(L, -1) == LUA_TSTRING)
+        return "several selectors are a list: rule { {\"linear\", \"norm\"}, use = bf16 }";
+    return "give it a name: name = value";
+}
+
 /* Positions mean something only where a word says so: the selector of a rule, a phase's name,
  * the argument of static(1024) and of text "file". */
 static void refuse_position(lua_State *L, const mpt_filler *f, int key) {
     mpt_lua_kind kind = mpt_lua_value_at(L, f->value)->kind;
     bool first = kind == MPT_LUA_RULE || kind == MPT_LUA_PHASE || takes_argument(L, f);
     if (!first || lua_tointeger(L, key) != 1)
-        mpt_convert_fail(L, f->value, key, "give it a name: name = value",
-                         "%s: %s stands here without a name",
-                         *f->path ? f->path : mpt_lua_value_at(L, f->value)->word,
-                         mpt_lua_describe(L, -1));
+        mpt_convert_fail(
+            L, f->value, key, named_instead(L, kind), "%s: %s stands here without a name",
+            *f->path ? f->path : mpt_lua_value_at(L, f->value)->word, mpt_lua_describe(L, -1));
 }
 
 void mpt_convert_field(lua_State *L, const mpt_filler *f, int key) {

@@ -212,6 +212,38 @@ static bool read_blocks(lua_State *L, mpt_recipe *recipe, const char *path, mpt_
     }
 }
 
+/* One number of blocks = first(2) as its writer would know it. */
+static const char *block_number(lua_State *L, int blocks, int i) {
+    mpt_lua_value_geti(L, blocks, i);
+    if (lua_tonumber(L, -1) != lua_tonumber(L, -1))
+        return "NaN"; /* whose sign Lua would show */
+    return lua_tostring(L, -1);
+}
+
+/* Raises for blocks whose numbers name none. */
+static void fail_blocks(lua_State *L, const mpt_filler *f, int key, const char *path,
+                        const mpt_blocks *blocks, const char *word) {
+    int value = lua_gettop(L);
+    if (blocks->kind == MPT_BLOCKS_ONLY)
+        mpt_convert_fail(L, f->value, key, "list whole numbers of 0 or more: only { 3, 7 }",
+                         "%s: only { ... } names no blocks by this list", path);
+    const char *first = block_number(L, value, 1);
+    if (blocks->kind != MPT_BLOCKS_RANGE)
+        mpt_convert_fail(L, f->value, key,
+                         blocks->kind == MPT_BLOCKS_LAST_FRACTION
+                             ? "give a fraction above 0 and up to 1"
+                         : blocks->kind == MPT_BLOCKS_EVERY ? "give a whole number of 1 or more"
+                                                            : "give how many blocks, 1 or more",
+                         "%s: %s(%s) names no blocks", path, word, first);
+    double a = lua_tonumber(L, -1);
+    const char *last = block_number(L, value, 2);
+    bool backwards = a > lua_tonumber(L, -1);
+    mpt_convert_fail(L, f->value, key,
+                     backwards ? "the first block comes after the last"
+                               : "give two whole numbers of 0 or more: range(2, 5)",
+                     "%s: range(%s, %s) names no blocks", path, first, last);
+}
+
 static void put_blocks(lua_State *L, const mpt_filler *f, mpt_rule *rule, const char *path) {
     static const char hint[] =
         "first(2), last(8), range(2, 5), every(4), last_fraction(0.15) or "
@@ -222,8 +254,7 @@ static void put_blocks(lua_State *L, const mpt_filler *f, mpt_rule *rule, const 
         mpt_convert_fail(L, f->value, key, hint, "%s: cannot be %s", path,
                          mpt_lua_describe(L, -1));
     if (!read_blocks(L, f->recipe, path, &rule->blocks))
-        mpt_convert_fail(L, f->value, key, hint,
-                         "%s: no blocks are meant by these numbers of %s", path, value->word);
+        fail_blocks(L, f, key, path, &rule->blocks, value->word);
 }
 
 static void put_gemms(lua_State *L, const mpt_filler *f, mpt_rule *rule, const char *path) {

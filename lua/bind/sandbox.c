@@ -104,6 +104,8 @@ void mpt_sandbox_charge(lua_State *L, int64_t steps) {
     mpt_sandbox *box = mpt_sandbox_of(L);
     if (box->stop != MPT_LUA_STOP_NONE)
         raise_stop(L);
+    if (steps > MPT_LUA_STEPS && !box->nn)
+        stop(L, MPT_LUA_STOP_ONE_CALL, mpt_sandbox_where(L, 0));
     if (steps > MPT_LUA_STEPS - box->steps)
         stop(L, MPT_LUA_STOP_STEPS, mpt_sandbox_where(L, 0));
     box->steps += steps;
@@ -171,6 +173,13 @@ static mpt_status report_stop(mpt_sandbox *box, mpt_lua_stop why) {
         (void)MPT_FAIL(ctx, MPT_INVALID, where, "the %s did not end within %d million steps",
                        what, MPT_LUA_STEPS / MILLION);
         mpt_hint(ctx, "it only declares: look for a loop without an end");
+        return MPT_INVALID;
+    case MPT_LUA_STOP_ONE_CALL:
+        (void)MPT_FAIL(ctx, MPT_INVALID, where,
+                       "this call alone would take more than the %d million steps that the "
+                       "%s has",
+                       MPT_LUA_STEPS / MILLION, what);
+        mpt_hint(ctx, "give it less text or fewer entries");
         return MPT_INVALID;
     case MPT_LUA_STOP_MEMORY:
         (void)MPT_FAIL(ctx, MPT_INVALID, where, "the %s uses more than %d MiB of memory", what,

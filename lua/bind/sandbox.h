@@ -24,6 +24,7 @@ enum {
 typedef enum mpt_lua_stop {
     MPT_LUA_STOP_NONE,
     MPT_LUA_STOP_STEPS,
+    MPT_LUA_STOP_ONE_CALL,   /* one call that alone takes more than all steps */
     MPT_LUA_STOP_MEMORY,     /* the cap on the state */
     MPT_LUA_STOP_STRING,     /* the cap on one string */
     MPT_LUA_STOP_HOST_MEMORY /* the host's allocator refused */

@@ -84,11 +84,27 @@ const char *mpt_word_example(lua_State *L, int index) {
     return w->example;
 }
 
+/* Raises unless derive is given something to change and a table of changes. */
+static void check_derive(lua_State *L, mpt_where where) {
+    const mpt_lua_value *base = mpt_lua_value_at(L, 1);
+    bool fits = base && base->kind != MPT_LUA_MODEL;
+    if (fits && lua_gettop(L) == 2 && lua_istable(L, 2))
+        return;
+    const char *part = fits ? "changes are" : "base is";
+    int at = fits ? 2 : 1;
+    const char *what = lua_isnoneornil(L, at) ? "missing"
+                       : lua_gettop(L) > 2    ? "more than one"
+                                              : mpt_lua_describe(L, at);
+    mpt_ctx *ctx = mpt_sandbox_of(L)->ctx;
+    mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "derive: the %s %s", part, what);
+    mpt_hint(ctx, "write derive(base, { ... }) with base = require \"recipes.NAME\" or "
+                  "presets.NAME");
+    mpt_sandbox_check(L, status);
+}
+
 static int derive(lua_State *L) {
     mpt_where where = mpt_sandbox_where(L, 1);
-    if (lua_gettop(L) != 2 || !mpt_lua_value_at(L, 1) || !lua_istable(L, 2))
-        misuse(L, "derive", "derive(base, { ... }) with base = require \"recipes.NAME\"",
-               where);
+    check_derive(L, where);
     mpt_lua_value_new(L, MPT_LUA_TABLE, "derive", where, 2);
     mpt_lua_value_merge(L, 1, -1, where);
     return 1;

@@ -91,7 +91,7 @@ const mpt_reference_text mpt_reference_texts[] = {
      "What is wrong is told before anything runs, in one line: place, field path, fault, and "
      "the way out.\n\n"
      "```\n"
-     "nvfp4.lua:14: precision.rules[2].use.wgrad.dy.rounding: no rounding 'stochastc'; did you "
+     "nvfp4.lua:14: precision.rules[2].use.wgrad.dy.rounding: no value 'stochastc'; did you "
      "mean 'stochastic'?\n"
      "```\n\n"
      "Refused are: a name, field or value that does not exist, with the nearest that does; a "

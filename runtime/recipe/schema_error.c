@@ -216,18 +216,10 @@ mpt_status mpt_schema_fail_unknown(mpt_ctx *ctx, const mpt_record *record, const
     return status;
 }
 
-/* What a format is made for, where that explains why a field of compute or scale formats does
- * not take it; else NULL. */
-static const char *format_use(const mpt_field *field, const char *name) {
+/* Whether the name is a format, though none of those that the field takes. */
+static bool other_format(const mpt_field *field, const char *name) {
     mpt_quantizer q;
-    bool compute = field->type == MPT_FIELD_FORMAT && strcmp(field->choices->name, "fp32") == 0;
-    if (!compute)
-        return NULL;
-    if (strcmp(name, mpt_dtype_name(MPT_DTYPE_E8M0)) == 0)
-        return "scale_format";
-    bool known = mpt_quantizer_by_name(name, &q);
-    bool operand = known && (!mpt_is_wide(q.format) || q.format == MPT_DTYPE_TF32);
-    return operand ? "operands of linear layers" : NULL;
+    return field->type == MPT_FIELD_FORMAT && mpt_quantizer_by_name(name, &q);
 }
 
 static mpt_status fail_choice(mpt_ctx *ctx, const mpt_field *field, const char *path,
@@ -235,17 +227,20 @@ static mpt_status fail_choice(mpt_ctx *ctx, const mpt_field *field, const char *
     const char *names[MAX_NAMES];
     char text[TEXT_MAX], list[TEXT_MAX];
     int n = field_names(field, names);
+    bool format = field->type == MPT_FIELD_FORMAT;
     value_text(value, text);
     list_names(list, names, n);
-    mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "%s%s%s: no %s %s", path, dot(path),
-                                 field->name, field->name, text);
-    const char *near = NULL, *narrow = NULL;
+    mpt_status status =
+        MPT_FAIL(ctx, MPT_INVALID, where, "%s%s%s: no %s %s%s", path, dot(path), field->name,
+                 format ? "format" : "value", text, format ? " here" : "");
+    const char *near = NULL;
+    bool other = false;
     if (value->kind == MPT_SETTING_STRING) {
         near = mpt_nearest(value->string, names, n);
-        narrow = format_use(field, value->string);
+        other = other_format(field, value->string);
     }
-    if (narrow)
-        mpt_hint(ctx, "%s is for %s only; take %s", value->string, narrow, list);
+    if (other)
+        mpt_hint(ctx, "take %s", list);
     else if (near)
         mpt_hint(ctx, "did you mean '%s'?", near);
     else

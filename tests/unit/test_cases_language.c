@@ -295,7 +295,7 @@ static void test_key_when_p89_unknown_then_refused(void **state) {
         "r.lua:5: precision.rules[1].use: no field 'roundng'; did you mean 'rounding'?");
     mpt_lua_refuse_fields(
         RULES("rule { 'linear', use = nvfp4 { rounding = 'sr' } }"),
-        "r.lua:5: precision.rules[1].use.rounding: no rounding 'sr'; it can be nearest, "
+        "r.lua:5: precision.rules[1].use.rounding: no value 'sr'; it can be nearest, "
         "stochastic, toward_zero or half_away");
     mpt_lua_refuse_fields(
         RULES("rule { 'linear', use = e4m3 { scale = delayed { interval = 4 } } }"),

@@ -46,10 +46,10 @@ static void test_expression_when_wrong_then_it_is_the_place_of_the_error(void **
     refuse("nvfp4 { blok = 3 }", "nvfp4 { blok = 3 }: no field 'blok'; did you mean 'block'?");
     refuse("nvpf4", "nvpf4: unknown name 'nvpf4'; did you mean 'nvfp4'?");
     refuse("nvfp4 { rounding = 'stochastc' }",
-           "nvfp4 { rounding = 'stochastc' }: rounding: no rounding 'stochastc'; did you mean "
+           "nvfp4 { rounding = 'stochastc' }: rounding: no value 'stochastc'; did you mean "
            "'stochastic'?");
     refuse("nvfp4 {\n  rounding = 'stochastc' }",
-           "nvfp4 {\\x0a  rounding = 'stochastc' }:2: rounding: no rounding 'stochastc'; did "
+           "nvfp4 {\\x0a  rounding = 'stochastc' }:2: rounding: no value 'stochastc'; did "
            "you mean 'stochastic'?");
     refuse("nvfp4 {", "nvfp4 {: unexpected symbol near <eof>");
 }

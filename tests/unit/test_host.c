@@ -46,8 +46,7 @@ static void test_rule_when_a_word_is_wrong_then_the_way_out_is_named(void **stat
         "operand: fprop.x, fprop.w, dgrad.dy, dgrad.w, wgrad.dy or wgrad.x");
     expect_refused(
         LINEAR(WORDS({"fprop.output", "e4m3"})),
-        "precision.rules[1].use.fprop.output: no output 'e4m3'; e4m3 is for operands "
-        "of linear layers only; take fp32, bf16 or fp16");
+        "precision.rules[1].use.fprop.output: no format 'e4m3' here; take fp32, bf16 or fp16");
     expect_refused(LINEAR(.gemms = "fprop wgard", .use = "bf16"),
                    "precision.rules[1].gemms: no gemm 'wgard'; did you mean 'wgrad'?");
     expect_refused(LINEAR(.phase = "late", .use = "bf16"),

@@ -45,7 +45,7 @@ static void test_value_when_wrong_then_the_way_out_is_given(void **state) {
         "precision = { rules = { rule { 'linear', use = gemm {\n"
         "  wgrad = { dy = nvfp4 {\n"
         "    rounding = 'stochastc' } } } } } }",
-        "r.lua:7: precision.rules[1].use.wgrad.dy.rounding: no rounding 'stochastc'; "
+        "r.lua:7: precision.rules[1].use.wgrad.dy.rounding: no value 'stochastc'; "
         "did you mean 'stochastic'?");
     mpt_lua_refuse_fields(
         "train = {\n  batch = 'four' }",

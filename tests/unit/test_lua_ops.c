@@ -54,12 +54,12 @@ static void test_ops_when_wrong_then_the_way_out_is_given(void **state) {
     mpt_lua_refuse_fields("precision = { ops = {\n  split = bf16 } }",
                           "r.lua:6: precision.ops: no field 'split'; it moves numbers and "
                           "keeps their format");
-    mpt_lua_refuse_fields("precision = { ops = {\n  gelu = e4m3 } }",
-                          "r.lua:6: precision.ops.gelu: no gelu 'e4m3'; e4m3 is for operands "
-                          "of linear layers only; take fp32, bf16 or fp16");
+    mpt_lua_refuse_fields(
+        "precision = { ops = {\n  gelu = e4m3 } }",
+        "r.lua:6: precision.ops.gelu: no format 'e4m3' here; take fp32, bf16 or fp16");
     mpt_lua_refuse_fields("precision = { ops = {\n  softmax = nvfp4 } }",
-                          "r.lua:6: precision.ops.softmax: no softmax 'nvfp4'; nvfp4 is for "
-                          "operands of linear layers only; take fp32, bf16, fp16, e4m3 or "
+                          "r.lua:6: precision.ops.softmax: no format 'nvfp4' here; take fp32, "
+                          "bf16, fp16, e4m3 or "
                           "e5m2");
     mpt_lua_refuse_fields(
         "precision = { ops = {\n  softmax = 16 } }",
@@ -68,8 +68,8 @@ static void test_ops_when_wrong_then_the_way_out_is_given(void **state) {
     mpt_lua_refuse_fields("precision = {\n  ops = bf16 }",
                           "r.lua:6: precision.ops: cannot be 'bf16'; give a table of ops");
     mpt_lua_refuse_fields("precision = { state = {\n  activation = e2m1 } }",
-                          "r.lua:6: precision.state.activation: no activation 'e2m1'; e2m1 is "
-                          "for operands of linear layers only; take fp32, bf16, fp16, e5m6, "
+                          "r.lua:6: precision.state.activation: no format 'e2m1' here; take "
+                          "fp32, bf16, fp16, e5m6, "
                           "e4m3 or e5m2");
 }
 

@@ -69,7 +69,7 @@ static void test_freeze_when_starts_are_wrong_then_the_way_out_is_named(void **s
 static void test_lua_when_a_field_is_wrong_then_refused_at_its_line(void **s) {
     (void)s;
     mpt_lua_refuse_fields("phases = { phase { 'a', by = 'aplied' } }",
-                          "r.lua:5: phases[1].by: no by 'aplied'; did you mean 'applied'?");
+                          "r.lua:5: phases[1].by: no value 'aplied'; did you mean 'applied'?");
     mpt_lua_refuse_fields("phases = { phase { 'a', warm_histories = 1 } }",
                           "r.lua:5: phases[1].warm_histories: cannot be 1; give true or false");
     mpt_lua_refuse_fields("phases = { phase { 'a', use = 'bf16' } }",

@@ -206,9 +206,9 @@ static void test_tf32_when_trained_then_near_fp32_and_as_a_rule_says_it(void **s
 
 static void test_tf32_when_nothing_is_multiplied_then_refused(void **state) {
     (void)state;
-    mpt_lua_refuse_fields("precision = { state = { residual = tf32 } }",
-                          "r.lua:5: precision.state.residual: no residual 'tf32'; tf32 is for "
-                          "operands of linear layers only; take fp32, bf16 or fp16");
+    mpt_lua_refuse_fields(
+        "precision = { state = { residual = tf32 } }",
+        "r.lua:5: precision.state.residual: no format 'tf32' here; take fp32, bf16 or fp16");
     mpt_ctx *ctx = mpt_test_ctx();
     mpt_program *program = NULL;
     mpt_recipe *recipe =
@@ -336,7 +336,7 @@ static void test_format_when_in_quotes_then_the_quotes_are_named(void **state) {
         "nvfp4 without quotes");
     mpt_lua_refuse_fields(
         "precision = { rules = { rule { 'linear', use = mxfp8 { format = 'nvfp4' } } } }",
-        "r.lua:5: precision.rules[1].use.format: no format 'nvfp4'; it can be e4m3, e5m2, "
+        "r.lua:5: precision.rules[1].use.format: no format 'nvfp4' here; it can be e4m3, e5m2, "
         "e5m6, e3m2, e2m3, e2m1 or int8");
 }
 

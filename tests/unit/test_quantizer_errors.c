@@ -44,8 +44,9 @@ static void test_format_when_the_name_says_another_then_refused(void **state) {
                                       "elements of e3m2 or e2m3");
     refuse("fp8_block { format = e2m1 }",
            "format: fp8_block does not have elements of e2m1; fp8_block has e4m3 or e5m2");
-    refuse("mxfp8 { format = bf16 }", "format: no format 'bf16'; it can be e4m3, e5m2, e5m6, "
-                                      "e3m2, e2m3, e2m1 or int8");
+    refuse("mxfp8 { format = bf16 }",
+           "format: no format 'bf16' here; it can be e4m3, e5m2, e5m6, "
+           "e3m2, e2m3, e2m1 or int8");
     refuse(
         "mxfp8 { format = e5m2 { rounding = 'stochastic' } }",
         "format: cannot be a number format; give e4m3, e5m2, e5m6, e3m2, e2m3, e2m1 or int8");
@@ -104,7 +105,7 @@ static void test_delayed_when_a_field_is_out_of_range_then_refused(void **state)
     refuse("e4m3 { scale = delayed { margin = 65 } }",
            "scale.margin: out of range: 65; give a whole number of -64 or more and at most 64");
     refuse("e4m3 { scale = delayed { algo = 'average' } }",
-           "scale.algo: no algo 'average'; it can be max or most_recent");
+           "scale.algo: no value 'average'; it can be max or most_recent");
     refuse("e4m3 { scale = delayed { reduce_amax = 1 } }",
            "scale.reduce_amax: cannot be 1; give true or false");
     refuse("e4m3 { scale = delayed { headroom = 0 } }",
@@ -240,10 +241,9 @@ static void test_host_when_a_text_is_refused_then_the_field_path_is_told(void **
     fixture_expect(
         RULE(.selector = "linear", .use = "e4m3 scale.history=16"),
         "r.lua:5: precision.rules[1].use.scale: no field 'history'; current has none");
-    fixture_expect(
-        RULE(.selector = "linear", .words = output, .n_words = 1),
-        "r.lua:5: precision.rules[1].use.output: no output 'tf32'; tf32 is for operands of "
-        "linear layers only; take fp32, bf16 or fp16");
+    fixture_expect(RULE(.selector = "linear", .words = output, .n_words = 1),
+                   "r.lua:5: precision.rules[1].use.output: no format 'tf32' here; take fp32, "
+                   "bf16 or fp16");
     fixture_expect(
         RULE(.selector = "norm", .use = "tf32"),
         "r.lua:5: precision.rules[1].use: norm layers cannot compute in tf32; use fp32, bf16 "

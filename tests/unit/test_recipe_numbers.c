@@ -86,8 +86,8 @@ static void test_host_when_a_sum_is_wrong_then_the_way_out_is_named(void **state
                  "r.lua:5: precision.rules[1].use.wgrad.promote: out of range: 8; give a whole "
                  "number of 16 or more and at most 1073741824");
     refuse_words("accumulate", "e4m3",
-                 "r.lua:5: precision.rules[1].use.accumulate: no accumulate 'e4m3'; e4m3 is "
-                 "for operands of linear layers only; take fp32, bf16 or fp16");
+                 "r.lua:5: precision.rules[1].use.accumulate: no format 'e4m3' here; take "
+                 "fp32, bf16 or fp16");
     refuse_words("fprop.acumulate", "bf16",
                  "r.lua:5: precision.rules[1].use: no word 'fprop.acumulate'; did you mean "
                  "'fprop.accumulate'?");
@@ -114,13 +114,12 @@ static void test_lua_when_a_sum_is_wrong_then_its_line_is_named(void **state) {
          "r.lua:6: precision.rules[1].use.promote: must be whole, not 128.5; give a whole "
          "number of 16 or more and at most 1073741824"},
         {USE_GEMM " dgrad = {\n  accumulate = e4m3 } } } } }",
-         "r.lua:6: precision.rules[1].use.dgrad.accumulate: no accumulate 'e4m3'; e4m3 is for "
-         "operands of linear layers only; take fp32, bf16 or fp16"},
+         "r.lua:6: precision.rules[1].use.dgrad.accumulate: no format 'e4m3' here; take fp32, "
+         "bf16 or fp16"},
         {USE_GEMM " fprop = {\n  promte = 128 } } } } }",
          "r.lua:6: precision.rules[1].use.fprop: no field 'promte'; did you mean 'promote'?"},
         {"precision = { state = {\n  adam_m = e4m3 } }",
-         "r.lua:6: precision.state.adam_m: no adam_m 'e4m3'; e4m3 is for operands of linear "
-         "layers only; take fp32, bf16 or fp16"},
+         "r.lua:6: precision.state.adam_m: no format 'e4m3' here; take fp32, bf16 or fp16"},
         {"precision = { state = {\n  adam = bf16 } }",
          "r.lua:6: precision.state: no field 'adam'; did you mean 'adam_m'?"},
     };

@@ -84,11 +84,10 @@ static void test_set_when_the_value_is_wrong_then_the_range_is_told(void **state
                    "--set: train.clip: must be finite, not NaN; give a number of 0 or more and "
                    "at most 1000000");
     expect_refused(&f, "train.lr", "cosin",
-                   "--set: train.lr: no lr 'cosin'; did you mean 'cosine'?");
+                   "--set: train.lr: no value 'cosin'; did you mean 'cosine'?");
     expect_refused(
         &f, "precision.base", "nvfp4",
-        "--set: precision.base: no base 'nvfp4'; nvfp4 is for operands of linear layers "
-        "only; take fp32, tf32, bf16 or fp16");
+        "--set: precision.base: no format 'nvfp4' here; take fp32, tf32, bf16 or fp16");
     assert_int_equal(f.recipe->train.steps, 100);
     fixture_close(&f);
 }

@@ -35,10 +35,10 @@ static void test_word_when_said_then_blocks_at_a_time(void **state) {
 static void test_word_when_wrong_then_named_with_a_way_out(void **state) {
     (void)state;
     mpt_lua_refuse_fields(TRAIN("recompute = 'blocks'"),
-                          "r.lua:6: train.recompute: no recompute 'blocks'; did you mean "
+                          "r.lua:6: train.recompute: no value 'blocks'; did you mean "
                           "'block'?");
     mpt_lua_refuse_fields(TRAIN("recompute = 'everything'"),
-                          "r.lua:6: train.recompute: no recompute 'everything'; it can be none "
+                          "r.lua:6: train.recompute: no value 'everything'; it can be none "
                           "or block");
     mpt_lua_refuse_fields(
         TRAIN("recompute = 2"),

@@ -1,4 +1,4 @@
--- refused: base_in_fp8.lua:5: precision.base: no base 'e4m3'; e4m3 is for operands of linear layers only; take fp32, tf32, bf16 or fp16
+-- refused: base_in_fp8.lua:5: precision.base: no format 'e4m3' here; take fp32, tf32, bf16 or fp16
 local gpt2 = require "models.gpt2"
 return recipe {
   model = gpt2 "tiny",

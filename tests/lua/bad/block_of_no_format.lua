@@ -1,4 +1,4 @@
--- refused: block_of_no_format.lua:5: precision.rules[1].use.block: no block {3, 5}; it can be tensor, row, 1x16, 1x32, 1x128, 16x16, 32x32 or 128x128
+-- refused: block_of_no_format.lua:5: precision.rules[1].use.block: no value {3, 5}; it can be tensor, row, 1x16, 1x32, 1x128, 16x16, 32x32 or 128x128
 local gpt2 = require "models.gpt2"
 return recipe {
   model = gpt2 "tiny",

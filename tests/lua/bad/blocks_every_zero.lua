@@ -1,4 +1,4 @@
--- refused: blocks_every_zero.lua:5: precision.rules[1].blocks: no blocks are meant by these numbers of every; first(2), last(8), range(2, 5), every(4), last_fraction(0.15) or only { 3, 7 }; blocks are counted from 0
+-- refused: blocks_every_zero.lua:5: precision.rules[1].blocks: every(0) names no blocks; give a whole number of 1 or more
 local gpt2 = require "models.gpt2"
 return recipe {
   model = gpt2 "tiny",

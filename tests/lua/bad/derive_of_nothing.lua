@@ -1,2 +1,2 @@
--- refused: derive_of_nothing.lua:2: derive: takes one table; write derive(base, { ... }) with base = require "recipes.NAME"
+-- refused: derive_of_nothing.lua:2: derive: the base is missing; write derive(base, { ... }) with base = require "recipes.NAME" or presets.NAME
 return derive(nil, { name = "a" })

@@ -1,4 +1,4 @@
--- refused: four_over_six_bound.lua:5: precision.rules[1].use.scale_rule.bound: no bound 300; it can be 256 or 448
+-- refused: four_over_six_bound.lua:5: precision.rules[1].use.scale_rule.bound: no value 300; it can be 256 or 448
 local gpt2 = require "models.gpt2"
 return recipe {
   model = gpt2 "tiny",

@@ -1,4 +1,4 @@
--- refused: hadamard_of_three.lua:5: precision.rules[1].use.hadamard.size: no size 3; it can be 2, 4, 8, 16, 32, 64 or 128
+-- refused: hadamard_of_three.lua:5: precision.rules[1].use.hadamard.size: no value 3; it can be 2, 4, 8, 16, 32, 64 or 128
 local gpt2 = require "models.gpt2"
 return recipe {
   model = gpt2 "tiny",

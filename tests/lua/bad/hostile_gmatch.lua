@@ -1,4 +1,4 @@
--- refused: hostile_gmatch.lua:2: the recipe did not end within 20 million steps; it only declares: look for a loop without an end
+-- refused: hostile_gmatch.lua:2: this call alone would take more than the 20 million steps that the recipe has; give it less text or fewer entries
 while true do for w in ("x"):rep(10000):gmatch("(x-)(x-)(x-)y") do end end
 local gpt2 = require "models.gpt2"
 return recipe {

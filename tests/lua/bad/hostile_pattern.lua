@@ -1,4 +1,4 @@
--- refused: hostile_pattern.lua:2: the recipe did not end within 20 million steps; it only declares: look for a loop without an end
+-- refused: hostile_pattern.lua:2: this call alone would take more than the 20 million steps that the recipe has; give it less text or fewer entries
 local s = ("a"):rep(30) .. "b" local x = s:rep(100):find(("a*"):rep(30) .. "c")
 local gpt2 = require "models.gpt2"
 return recipe {

@@ -1,4 +1,4 @@
--- refused: hostile_pattern_match.lua:2: the recipe did not end within 20 million steps; it only declares: look for a loop without an end
+-- refused: hostile_pattern_match.lua:2: this call alone would take more than the 20 million steps that the recipe has; give it less text or fewer entries
 for i = 1, 1e9 do (("x"):rep(1000)):match(".-.-.-.-y") end
 local gpt2 = require "models.gpt2"
 return recipe {

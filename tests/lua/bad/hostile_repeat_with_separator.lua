@@ -1,4 +1,4 @@
--- refused: hostile_repeat_with_separator.lua:2: the recipe did not end within 20 million steps; it only declares: look for a loop without an end
+-- refused: hostile_repeat_with_separator.lua:2: this call alone would take more than the 20 million steps that the recipe has; give it less text or fewer entries
 local s = ("x"):rep(1 << 30, ("y"):rep(1000))
 local gpt2 = require "models.gpt2"
 return recipe {

@@ -1,4 +1,4 @@
--- refused: output_in_fp8.lua:5: precision.rules[1].use.output: no output 'e4m3'; e4m3 is for operands of linear layers only; take fp32, bf16 or fp16
+-- refused: output_in_fp8.lua:5: precision.rules[1].use.output: no format 'e4m3' here; take fp32, bf16 or fp16
 local gpt2 = require "models.gpt2"
 return recipe {
   model = gpt2 "tiny",

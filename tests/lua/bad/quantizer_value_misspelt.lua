@@ -1,4 +1,4 @@
--- refused: quantizer_value_misspelt.lua:5: precision.rules[1].use.wgrad.dy.rounding: no rounding 'stochastc'; did you mean 'stochastic'?
+-- refused: quantizer_value_misspelt.lua:5: precision.rules[1].use.wgrad.dy.rounding: no value 'stochastc'; did you mean 'stochastic'?
 local gpt2 = require "models.gpt2"
 return recipe {
   model = gpt2 "tiny",
