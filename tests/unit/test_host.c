@@ -32,7 +32,7 @@ static void test_rule_when_the_format_is_misspelt_then_the_nearest_is_named(void
     expect_refused(LINEAR(.use = "nvfp4 roundng=stochastic"),
                    "precision.rules[1].use: no field 'roundng'; did you mean 'rounding'?");
     expect_refused(LINEAR(.use = "nvfp4 hadamard.size=12"),
-                   "precision.rules[1].use.hadamard.size: no size 12; it can be 2, 4, 8, 16, "
+                   "precision.rules[1].use.hadamard.size: no value 12; it can be 2, 4, 8, 16, "
                    "32, 64 or 128");
 }
 

@@ -336,7 +336,7 @@ static void test_format_when_in_quotes_then_the_quotes_are_named(void **state) {
         "nvfp4 without quotes");
     mpt_lua_refuse_fields(
         "precision = { rules = { rule { 'linear', use = mxfp8 { format = 'nvfp4' } } } }",
-        "r.lua:5: precision.rules[1].use.format: no format 'nvfp4' here; it can be e4m3, e5m2, "
+        "r.lua:5: precision.rules[1].use.format: no format 'nvfp4' here; take e4m3, e5m2, "
         "e5m6, e3m2, e2m3, e2m1 or int8");
 }
 

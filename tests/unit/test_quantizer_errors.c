@@ -44,9 +44,8 @@ static void test_format_when_the_name_says_another_then_refused(void **state) {
                                       "elements of e3m2 or e2m3");
     refuse("fp8_block { format = e2m1 }",
            "format: fp8_block does not have elements of e2m1; fp8_block has e4m3 or e5m2");
-    refuse("mxfp8 { format = bf16 }",
-           "format: no format 'bf16' here; it can be e4m3, e5m2, e5m6, "
-           "e3m2, e2m3, e2m1 or int8");
+    refuse("mxfp8 { format = bf16 }", "format: no format 'bf16' here; take e4m3, e5m2, e5m6, "
+                                      "e3m2, e2m3, e2m1 or int8");
     refuse(
         "mxfp8 { format = e5m2 { rounding = 'stochastic' } }",
         "format: cannot be a number format; give e4m3, e5m2, e5m6, e3m2, e2m3, e2m1 or int8");
@@ -139,7 +138,7 @@ static void test_rule_when_the_scale_cannot_follow_it_then_refused(void **state)
            "scale_rule: scales in e4m3 are rounded to nearest; take \"nearest\" or "
            "four_over_six, or scale_format = e8m0");
     refuse("nvfp4 { scale_rule = four_over_six { bound = 300 } }",
-           "scale_rule.bound: no bound 300; it can be 256 or 448");
+           "scale_rule.bound: no value 300; it can be 256 or 448");
     refuse(
         "nvfp4 { scale_rule = four_over_six }",
         "scale_rule: cannot be a word without its { }; write four_over_six { error = \"mae\" "

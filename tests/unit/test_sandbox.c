@@ -25,6 +25,7 @@ static void run(const char *text) {
 }
 
 #define ENDLESS   "did not end within 20 million steps"
+#define ONE_CALL  "this call alone would take more than the 20 million steps"
 #define TOO_LARGE "uses more than 64 MiB"
 #define TOO_LONG  "a string of more than 64 KiB"
 
@@ -72,24 +73,24 @@ static void test_loop_when_in_metamethods_then_it_is_stopped(void **state) {
 
 static void test_c_loops_when_long_then_they_are_charged(void **state) {
     (void)state;
-    refuse("string.rep('', 1e12)", ENDLESS);
-    refuse("string.rep('x', 1e15)", ENDLESS);
-    refuse("local s = ('a'):rep(3000) s:find('.-.-.-.-b')", ENDLESS);
-    refuse("local s = ('a'):rep(3000) s:gsub('a*a*a*b', '')", ENDLESS);
-    refuse("local s = ('a'):rep(3000) for _ in s:gmatch('a*a*a*b') do end", ENDLESS);
+    refuse("string.rep('', 1e12)", ONE_CALL);
+    refuse("string.rep('x', 1e15)", ONE_CALL);
+    refuse("local s = ('a'):rep(3000) s:find('.-.-.-.-b')", ONE_CALL);
+    refuse("local s = ('a'):rep(3000) s:gsub('a*a*a*b', '')", ONE_CALL);
+    refuse("local s = ('a'):rep(3000) for _ in s:gmatch('a*a*a*b') do end", ONE_CALL);
     refuse("while true do ('x'):rep(60000):upper() end", ENDLESS);
     refuse(
         "table.concat(setmetatable({}, { __index = getmetatable, __metatable = '' }), '', 1, "
         "1e15)",
-        ENDLESS);
+        ONE_CALL);
     refuse("table.insert(setmetatable({}, { __len = function() return 1 << 60 end }), 1, 1)",
-           ENDLESS);
+           ONE_CALL);
     refuse("table.remove(setmetatable({}, { __len = function() return 1 << 60 end }), 1)",
-           ENDLESS);
-    refuse("table.move({}, 1, 1 << 60, 2)", ENDLESS);
+           ONE_CALL);
+    refuse("table.move({}, 1, 1 << 60, 2)", ONE_CALL);
     refuse("table.sort(setmetatable({}, { __len = function() return 1 << 30 end, "
            "__index = function() return 1 end }))",
-           ENDLESS);
+           ONE_CALL);
     refuse("while true do table.unpack({}, 1, 200000) end", ENDLESS);
     refuse("while true do print('x') end", ENDLESS);
 }

@@ -51,7 +51,7 @@ static void test_block_when_a_list_or_a_name_then_the_same(void **state) {
     assert_int_equal(use.q.block_rows, 0);
     assert_int_equal(setter_set(&s, "quantizer", &use, "use", "block", setter_numbers(16, 17)),
                      MPT_INVALID);
-    assert_message(s.ctx, "nvfp4.lua:14: use.block: no block {16, 17}; it can be tensor, row, "
+    assert_message(s.ctx, "nvfp4.lua:14: use.block: no value {16, 17}; it can be tensor, row, "
                           "1x16, 1x32, 1x128, 16x16, 32x32 or 128x128");
     assert_int_equal(setter_set(&s, "quantizer", &use, "use", "block", setter_numbers(0, 0)),
                      MPT_INVALID);
@@ -65,7 +65,7 @@ static void test_hadamard_when_size_is_no_power_then_refused(void **state) {
     setter_open(&s);
     assert_int_equal(setter_set(&s, "hadamard", &hadamard, "h", "size", setter_integer(12)),
                      MPT_INVALID);
-    assert_message(s.ctx, "nvfp4.lua:14: h.size: no size 12; it can be 2, 4, 8, 16, 32, 64 or "
+    assert_message(s.ctx, "nvfp4.lua:14: h.size: no value 12; it can be 2, 4, 8, 16, 32, 64 or "
                           "128");
     assert_int_equal(setter_set(&s, "hadamard", &hadamard, "h", "size", setter_integer(256)),
                      MPT_INVALID);
