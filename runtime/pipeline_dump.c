@@ -96,8 +96,10 @@ mpt_status mpt_dump_check(const mpt_program *program, mpt_str *out) {
     if (program->n_warnings == 0)
         mpt_str_printf(out, "no warnings\n");
     for (int i = 0; mpt_program_warning(program, i, &w); i++) {
-        if (w.file)
+        if (w.file && w.line > 0)
             mpt_str_printf(out, "%s:%d: ", w.file, w.line);
+        else if (w.file)
+            mpt_str_printf(out, "%s: ", w.file);
         mpt_str_printf(out, "%s: %s\n", w.name, w.text);
     }
     return MPT_OK;

@@ -296,14 +296,18 @@ static void push_merged_field(lua_State *L, int key, int was, int now) {
     }
 }
 
-/* Steps and tokens both say how long a run is: naming one takes the other away. */
-static void drop_other_length(lua_State *L, int fields, int key) {
+/* Steps and tokens both say how long a run is: naming one takes the other of the base away.
+ * Changes that name both keep both, which no recipe may have. */
+static void drop_other_length(lua_State *L, int fields, int changes, int key) {
     static const char *const names[] = {"steps", "tokens"};
     for (int i = 0; i < 2; i++)
         if (lua_type(L, key) == LUA_TSTRING && strcmp(lua_tostring(L, key), names[i]) == 0) {
             lua_pushstring(L, names[1 - i]);
-            lua_pushnil(L);
-            lua_rawset(L, fields);
+            lua_pushvalue(L, -1);
+            if (lua_rawget(L, changes) == LUA_TNIL)
+                lua_rawset(L, fields);
+            else
+                lua_pop(L, 2);
         }
 }
 
@@ -319,7 +323,7 @@ void mpt_lua_value_merge(lua_State *L, int base, int change, mpt_where where) {
     mpt_lua_value_fields(L, change);
     for (lua_pushnil(L); lua_next(L, origins + 1);) {
         int key = lua_gettop(L) - 1;
-        drop_other_length(L, fields, key);
+        drop_other_length(L, fields, origins + 1, key);
         lua_pushvalue(L, key);
         lua_rawget(L, fields);
         lua_pushvalue(L, key);

@@ -24,8 +24,10 @@ static mpt_exit tell(const mpt_ctx *ctx, const checked *c) {
     int n = 0;
     const char *word = mpt_cli_colours() ? "\033[33mwarning\033[0m" : "warning";
     for (; mpt_program_warning(c->program, n, &warning); n++) {
-        if (warning.file)
+        if (warning.file && warning.line > 0)
             printf("%s:%d: ", warning.file, warning.line);
+        else if (warning.file && strcmp(warning.file, c->path) != 0) /* a preset of --set */
+            printf("%s: %s: ", c->path, warning.file);
         else
             printf("%s: ", c->path);
         printf("%s: %s: %s\n", word, warning.name, warning.text);
@@ -81,7 +83,7 @@ static void put_text(const char *text) {
 
 static void put_where(const char *file, int line) {
     char where[1024];
-    snprintf(where, sizeof where, "%s:%d", file ? file : "", line);
+    snprintf(where, sizeof where, line > 0 ? "%s:%d" : "%s", file ? file : "", line);
     printf("\"where\": ");
     if (file)
         put_text(where);

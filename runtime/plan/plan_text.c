@@ -201,7 +201,9 @@ static void print_defaults(const mpt_plan *plan, mpt_str *out) {
 static void print_warnings(const mpt_program *program, mpt_str *out) {
     for (int i = 0; i < program->n_warnings && i < MOST_WARNINGS; i++) {
         const mpt_warning *w = &program->warnings[i];
-        if (w->where.file)
+        if (w->where.file && w->where.line == 0)
+            mpt_text_linef(out, "warning", "%s: %s: %s", w->where.file, w->name, w->text);
+        else if (w->where.file)
             mpt_text_linef(out, "warning", "%s:%d: %s: %s", w->where.file, w->where.line,
                            w->name, w->text);
         else

@@ -118,6 +118,13 @@ static void check_no_effect(checker *c) {
     if (recomputes && c->model.n_blocks == 0)
         mpt_checker_warn(c, MPT_WARNING_NO_EFFECT, r->where,
                          "train.recompute: the model has no blocks to recompute");
+    else if (!r->proxy.present && r->train.recompute.every >= c->model.n_blocks && recomputes)
+        mpt_checker_warn(
+            c, MPT_WARNING_NO_EFFECT, r->where,
+            "train.recompute.every is %d, but the model has %d block%s: nothing is "
+            "saved",
+            (int)r->train.recompute.every, c->model.n_blocks,
+            c->model.n_blocks == 1 ? "" : "s");
     if (r->train_proxy.set && !r->proxy.present)
         mpt_checker_warn(c, MPT_WARNING_NO_EFFECT, r->where,
                          "train.proxy is for a proxy, but the recipe has none");
@@ -133,6 +140,30 @@ static bool enters_delayed(const checker *c, int p) {
                 c->policies[p - 1][i].slot[s].scale.kind != MPT_SCALING_DELAYED)
                 return true;
     return false;
+}
+
+/* Whether the next phase starts at the same step: shares of a short run round alike. Starts
+ * that count differently are not compared. */
+static bool runs_no_step(const checker *c, int p) {
+    mpt_train train = mpt_recipe_train(c->recipe, false);
+    const mpt_phase *phase = &c->recipe->phases[p];
+    if (p + 1 >= c->recipe->n_phases || (p > 0 && phase[0].by != phase[1].by))
+        return false;
+    int64_t start = p > 0 ? mpt_phase_start(phase, &train) : 0;
+    return start < train.steps && mpt_phase_start(phase + 1, &train) <= start;
+}
+
+/* A phase that is as the one before, or that is over when it starts. */
+static void check_idle_phase(checker *c, int p) {
+    const mpt_phase *phase = &c->recipe->phases[p];
+    if (runs_no_step(c, p))
+        mpt_checker_warn(c, MPT_WARNING_NO_EFFECT, phase->where,
+                         "phases[%d]: '%s' runs no step, since '%s' starts with it", p + 1,
+                         phase->name, phase[1].name);
+    else if (p > 0 && phase->n_rules == 0 && phase[-1].n_rules == 0 && !phase->warm_histories)
+        mpt_checker_warn(c, MPT_WARNING_NO_EFFECT, phase->where,
+                         "phases[%d]: '%s' is as '%s' before it: neither has rules", p + 1,
+                         phase->name, phase[-1].name);
 }
 
 static void check_phase(checker *c, int p) {
@@ -157,6 +188,7 @@ static void check_phase(checker *c, int p) {
                          proxy ? "proxy's" : "run's", (long long)train.steps);
         return;
     }
+    check_idle_phase(c, p);
 }
 
 /* ---- training ---- */

@@ -231,9 +231,22 @@ void mpt_check_loss_scale(mpt_checker *c) {
                          dynamic ? ".min" : "", least);
 }
 
+/* What evaluation lays over fprop: its policies are not among those of the phases. */
+static void check_evaluation(mpt_checker *c, const mpt_rule *rule) {
+    for (int s = MPT_SLOT_FPROP_X; rule && s <= MPT_SLOT_FPROP_W; s++)
+        if ((rule->use.slot[s].has_format || rule->use.slot[s].set) &&
+            rounds_stochastically(&rule->use.slot[s].q)) {
+            mpt_checker_warn(c, MPT_WARNING_SR_FORWARD, rule->where,
+                             "train.eval.use: stochastic rounding in fprop, whose noise is in "
+                             "every loss of an evaluation");
+            return;
+        }
+}
+
 void mpt_check_formats(mpt_checker *c) {
     check_operands(c, MPT_WARNING_SR_FORWARD, rounds_stochastically, MPT_SLOT_FPROP_W,
                    "stochastic rounding, known to diverge, in fprop");
+    check_evaluation(c, c->recipe->train.eval_use);
     check_all_fp4(c);
     check_operands(c, MPT_WARNING_RHT_FORWARD, is_rotated, MPT_SLOT_FPROP_W,
                    "a Hadamard rotation, which costs accuracy there, in fprop");

@@ -86,3 +86,15 @@ want_out '^ +nvfp4 +2 '
 try plan early.lua --json
 tr -d ' \n' <out >flat
 grep -q '"linear_layers":2,"coverage":{"nvfp4":2},' flat || wrong "coverage is not that of phase b"
+
+# A preset from the command line takes the place of the recipe's precision; it has no line.
+recipe preset.lua
+try check preset.lua --set precision=nvfp4
+want_status 0
+want_out '^preset.lua: presets.nvfp4: warning: all-fp4: '
+try plan preset.lua --set precision=tf32
+want_status 0
+want_out '^  tf32 +4 +100.0 %'
+try plan preset.lua --set precision=nvpf4
+want_status 1
+want_err "precision: no preset 'nvpf4'; did you mean 'nvfp4'\\?"

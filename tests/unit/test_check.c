@@ -360,7 +360,66 @@ static void test_check_when_allowed_then_only_that_one_is_silent(void **state) {
     close(&c);
 }
 
+static void test_check_when_a_phase_is_as_the_one_before_then_no_effect(void **state) {
+    (void)state;
+    checked c;
+    open(&c);
+    assert_mpt_ok(c.f.ctx, mpt_recipe_add_phase(c.f.recipe, "a", NULL));
+    assert_mpt_ok(c.f.ctx, mpt_recipe_add_phase(c.f.recipe, "b", "50"));
+    run(&c);
+    assert_int_equal(c.n, 1);
+    expect(&c, "no-effect", 1, "phases[2]: 'b' is as 'a' before it: neither has rules");
+    close(&c);
+}
+
+static void test_check_when_a_phase_runs_no_step_then_no_effect(void **state) {
+    (void)state;
+    checked c;
+    open(&c);
+    assert_mpt_ok(c.f.ctx, mpt_recipe_add_phase(c.f.recipe, "a", NULL));
+    assert_mpt_ok(c.f.ctx, mpt_recipe_add_phase(c.f.recipe, "b", "0.00001"));
+    run(&c);
+    expect(&c, "no-effect", 1, "phases[1]: 'a' runs no step, since 'b' starts with it");
+    close(&c);
+}
+
+static void test_check_when_recompute_takes_all_blocks_then_no_effect(void **state) {
+    (void)state;
+    checked c;
+    open(&c);
+    c.f.recipe->train.recompute.every = FIXTURE_BLOCKS - 1;
+    run(&c);
+    assert_int_equal(c.n, 0);
+    close(&c);
+    open(&c);
+    c.f.recipe->train.recompute.every = FIXTURE_BLOCKS;
+    run(&c);
+    assert_int_equal(c.n, 1);
+    assert_non_null(find(&c, "no-effect"));
+    assert_non_null(strstr(c.list[0].text, "nothing is saved"));
+    close(&c);
+}
+
+static void test_check_when_evaluation_rounds_stochastically_then_sr_forward(void **state) {
+    (void)state;
+    checked c;
+    open(&c);
+    fixture_set(&c.f, "train.eval.use", "nvfp4 rounding=stochastic");
+    run(&c);
+    assert_non_null(find(&c, "sr-forward"));
+    close(&c);
+    open(&c);
+    fixture_set(&c.f, "train.eval.use", "nvfp4");
+    run(&c);
+    assert_null(find(&c, "sr-forward"));
+    close(&c);
+}
+
 static const struct CMUnitTest cases[] = {
+    cmocka_unit_test(test_check_when_a_phase_is_as_the_one_before_then_no_effect),
+    cmocka_unit_test(test_check_when_a_phase_runs_no_step_then_no_effect),
+    cmocka_unit_test(test_check_when_recompute_takes_all_blocks_then_no_effect),
+    cmocka_unit_test(test_check_when_evaluation_rounds_stochastically_then_sr_forward),
     cmocka_unit_test(test_check_when_all_is_well_then_silent),
     cmocka_unit_test(test_check_when_a_rule_is_overruled_then_rule_shadowed),
     cmocka_unit_test(test_check_when_a_rule_lives_in_one_phase_then_not_shadowed),
