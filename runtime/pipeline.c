@@ -136,7 +136,22 @@ void mpt_program_print_start(const mpt_program *program, int p, mpt_str *out) {
                    (long long)program->phase_start[p]);
 }
 
-bool mpt_program_eval_text(const mpt_program *program, mpt_str *out) {
+/* What a use says of the whole product of fprop. */
+static void print_eval_sums(const mpt_use *use, const char *before, mpt_str *out) {
+    const int g = MPT_GEMM_FPROP;
+    if (use->has_output[g]) {
+        mpt_str_printf(out, "%soutput %s", before, mpt_dtype_name(use->output[g]));
+        before = ", ";
+    }
+    if (use->has_accumulate[g]) {
+        mpt_str_printf(out, "%saccumulate %s", before, mpt_dtype_name(use->accumulate[g]));
+        before = ", ";
+    }
+    if (use->has_promote[g])
+        mpt_str_printf(out, "%spromote %d", before, (int)use->promote[g]);
+}
+
+bool mpt_program_eval_text(const mpt_program *program, bool brief, mpt_str *out) {
     const mpt_rule *rule = program->train.eval_use;
     const char *before = "";
     char text[MPT_QUANTIZER_TEXT];
@@ -147,7 +162,7 @@ bool mpt_program_eval_text(const mpt_program *program, mpt_str *out) {
         if (!use->has_format && !use->set)
             continue;
         mpt_slot_use_text(use, text);
-        if (use->has_format)
+        if (use->has_format && brief)
             mpt_quantizer_brief(&use->q, text);
         if (rule->use.bare) {
             mpt_str_printf(out, "%s", text);
@@ -156,9 +171,7 @@ bool mpt_program_eval_text(const mpt_program *program, mpt_str *out) {
         mpt_str_printf(out, "%s%s %s", before, mpt_slot_name((mpt_slot)s), text);
         before = ", ";
     }
-    if (rule->use.has_output[MPT_GEMM_FPROP])
-        mpt_str_printf(out, "%soutput %s", before,
-                       mpt_dtype_name(rule->use.output[MPT_GEMM_FPROP]));
+    print_eval_sums(&rule->use, before, out);
     return true;
 }
 

@@ -47,7 +47,7 @@ void mpt_program_print_start(const mpt_program *program, int p, mpt_str *out);
 
 /* What evaluation uses, as a recipe's rule: "bf16", "fprop.w = nvfp4 ..."; false: nothing of
  * its own. */
-bool mpt_program_eval_text(const mpt_program *program, mpt_str *out);
+bool mpt_program_eval_text(const mpt_program *program, bool brief, mpt_str *out);
 
 /* The value after the stage of this name, as text; MPT_INVALID names the stages there are. */
 mpt_status mpt_pipeline_dump(const mpt_program *program, const char *stage, mpt_str *out);

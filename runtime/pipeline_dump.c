@@ -77,7 +77,7 @@ static void print_phase(const mpt_program *program, int p, mpt_str *out) {
 /* "evaluation in phase settle: bf16, schedule 0123456789abcdef" */
 static void print_eval(const mpt_program *program, int p, mpt_str *out) {
     mpt_str_printf(out, "\nevaluation in phase %s: ", program->phases[p]->phase);
-    (void)mpt_program_eval_text(program, out);
+    (void)mpt_program_eval_text(program, true, out);
     mpt_str_printf(out, ", schedule %s\n", program->evals[p]->schedule_hash);
 }
 

@@ -24,7 +24,7 @@ static void add_word(mpt_words *out, const char *word, bool is_seed) {
         mpt_words_add(out, "%s", word);
         return;
     }
-    if (number == floor(number) && fabs(number) >= 10000 && fabs(number) < 0x1p63) {
+    if (number == floor(number) && fabs(number) >= 10 && fabs(number) < 0x1p63) {
         mpt_words_count(out, (int64_t)number);
         return;
     }
@@ -135,6 +135,24 @@ static mpt_status compare_texts(mpt_diff *diff, const char *a, const char *b) {
     return MPT_OK;
 }
 
+/* What evaluation lays over all rules, in full. */
+static mpt_status compare_eval_use(mpt_diff *diff) {
+    mpt_str text[2];
+    const char *use[2] = {"none", "none"};
+    for (int s = 0; s < 2; s++) {
+        mpt_str_init(&text[s], diff->ctx);
+        if (mpt_program_eval_text(diff->side[s], false, &text[s]) && text[s].data)
+            use[s] = text[s].data;
+    }
+    mpt_status status =
+        text[0].failed || text[1].failed
+            ? MPT_OUT_OF_MEMORY
+            : mpt_diff_add(diff, &diff->training, "train.eval.use", use[0], use[1]);
+    mpt_str_deinit(&text[0]);
+    mpt_str_deinit(&text[1]);
+    return status;
+}
+
 /* Fields without an effect on numbers stand in no canonical text. */
 static mpt_status compare_eval(mpt_diff *diff) {
     char text[2][2][32];
@@ -144,7 +162,8 @@ static mpt_status compare_eval(mpt_diff *diff) {
         snprintf(text[s][1], sizeof text[s][1], "%lld", (long long)train->eval_batches);
     }
     MPT_TRY(mpt_diff_add(diff, &diff->training, "train.eval.every", text[0][0], text[1][0]));
-    return mpt_diff_add(diff, &diff->training, "train.eval.batches", text[0][1], text[1][1]);
+    MPT_TRY(mpt_diff_add(diff, &diff->training, "train.eval.batches", text[0][1], text[1][1]));
+    return compare_eval_use(diff);
 }
 
 /* "four_bit, settle from 0.82": the phases, each with its start as it was declared, or in

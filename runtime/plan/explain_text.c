@@ -166,7 +166,7 @@ static int add_compute(page *rows, const mpt_layer *layer, const mpt_explanation
         add_format(rows, "compute", x->compute, &x->compute_why,
                    mpt_compute_default(rows->phase->cascade.recipe, layer->kind));
     if (x->has_softmax && !before) /* the same in all phases */
-        add_format(rows, "softmax", x->softmax, &x->softmax_why, "precision.ops");
+        add_format(rows, "softmax", x->softmax, &x->softmax_why, "autocast table");
     return left_out + (x->has_softmax && before);
 }
 

@@ -226,13 +226,25 @@ static const char *backend_name(const mpt_program *program) {
     return program->target == MPT_TARGET_HOST ? program->phases[0]->backend->name : "cuda";
 }
 
+/* What evaluation uses in fprop; null where it has no precision of its own. */
+static json_t *evaluation(const mpt_program *program) {
+    mpt_str text;
+    mpt_str_init(&text, program->ctx);
+    bool own = mpt_program_eval_text(program, false, &text);
+    json_t *json = !own                        ? json_null()
+                   : text.data && !text.failed ? json_string(text.data)
+                                               : NULL;
+    mpt_str_deinit(&text);
+    return json;
+}
+
 static json_t *whole(const mpt_program *program, const mpt_plan *plan) {
     char model[256];
     mpt_plan_model(program, model, sizeof model);
     double step = (double)program->train.batch * (double)program->train.sequence;
     return json_pack(
         "{s:o, s:o, s:s, s:s, s:s, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "recipe", mpt_json_text(program->recipe->name), "model", mpt_json_text(model),
         "recipe_hash", program->recipe_hash, "backend", backend_name(program), "target",
         mpt_target_name(program->target), "parameters", (json_int_t)plan->n_parameters,
@@ -243,7 +255,7 @@ static json_t *whole(const mpt_program *program, const mpt_plan *plan) {
         flops(&plan->flops, 1), "flops_per_step", flops(&plan->flops, step), "speedup_bound",
         plan->bound, "hardware", hardware(plan), "phases", phases(plan), "defaults",
         defaults(plan), "fallbacks", fallbacks(plan), "layers", layers(plan), "warnings",
-        warnings(program));
+        warnings(program), "evaluation", evaluation(program));
 }
 
 mpt_status mpt_plan_json(const mpt_program *program, mpt_str *out) {

@@ -61,9 +61,9 @@ static void print_loss_scale(const mpt_loss_scale *scale, mpt_str *out) {
 static void print_evaluation(const mpt_program *program, mpt_str *out) {
     mpt_str text;
     mpt_str_init(&text, out->ctx);
-    if (mpt_program_eval_text(program, &text))
+    if (mpt_program_eval_text(program, true, &text))
         mpt_text_linef(out, "evaluation", "%s in fprop of all linear layers",
-                       text.failed ? "" : text.data);
+                       text.data ? text.data : "");
     out->failed |= text.failed;
     mpt_str_deinit(&text);
 }

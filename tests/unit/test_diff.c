@@ -66,6 +66,37 @@ static void test_text_when_the_same_then_identical(void **state) {
                PARTS("\nidentical\n  they say the same and compile to the same"), "training");
 }
 
+static void test_text_when_evaluations_differ_then_training_says_it(void **state) {
+    (void)state;
+    const char *rules = "rules = { rule { \"linear\", use = nvfp4 } }";
+    compiled one, other;
+    mpt_str text;
+    const mpt_set set = {"train.eval.use", "bf16"};
+    open_text(&one, "", rules, "", NULL);
+    open_text(&other, "", rules, "", &set);
+    diff(&one, &other, false, &text);
+    assert_holds(&text, "train.eval.use");
+    assert_lacks(&text, "identical");
+    mpt_str_deinit(&text);
+    close_it(&other);
+    close_it(&one);
+}
+
+static void test_text_when_lengths_differ_then_digits_and_no_powers(void **state) {
+    (void)state;
+    const mpt_set set = {"train.steps", "2000"};
+    compiled one, other;
+    mpt_str text;
+    open_text(&one, "", "", "", NULL);
+    open_text(&other, "", "", "", &set);
+    diff(&one, &other, false, &text);
+    assert_holds(&text, "2,000");
+    assert_lacks(&text, "e+0");
+    mpt_str_deinit(&text);
+    close_it(&other);
+    close_it(&one);
+}
+
 static void test_text_when_only_words_differ_then_that_is_said(void **state) {
     (void)state;
     check_text("rules = { rule { \"linear\", use = nvfp4 } }", "",
@@ -167,6 +198,8 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_text_when_12b_and_8b_then_golden_and_short),
     cmocka_unit_test(test_text_when_formats_differ_then_layers_by_groups),
     cmocka_unit_test(test_text_when_the_same_then_identical),
+    cmocka_unit_test(test_text_when_evaluations_differ_then_training_says_it),
+    cmocka_unit_test(test_text_when_lengths_differ_then_digits_and_no_powers),
     cmocka_unit_test(test_text_when_only_words_differ_then_that_is_said),
     cmocka_unit_test(test_text_when_one_slot_differs_then_one_row),
     cmocka_unit_test(test_text_when_phases_differ_then_pairs_over_the_run),

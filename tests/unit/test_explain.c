@@ -221,7 +221,7 @@ static void test_text_when_precision_ops_speak_then_their_lines(void **state) {
     open_file(&c, "recipes/gpt2_fp8.lua");
     explain(&c, "h.0.attn", NULL, &text);
     assert_cells(&text, "compute|bf16|default|precision.base");
-    assert_cells(&text, "softmax|fp32|default|precision.ops");
+    assert_cells(&text, "softmax|fp32|default|autocast table");
     mpt_str_deinit(&text);
     close_it(&c);
 }
