@@ -97,8 +97,8 @@ typedef struct mpt_plan {
     int recompute;                                   /* blocks at a time: as compiled, else 1 */
     size_t activations_kept, activations_recomputed; /* of that phase, without and with it */
     mpt_plan_flops flops;
-    int n_gemms;                    /* of linear layers and the head, in the first phase */
-    int n_native[MPT_TARGET_COUNT]; /* of them, on each GPU */
+    int n_gemms;                                /* of linear layers and the head */
+    int n_native[MPT_TARGET_COUNT];             /* of them, on each GPU, where fewest are */
     mpt_plan_native (*natives)[MPT_GEMM_COUNT]; /* one a layer; NULL for the host */
     /* How much faster than in BF16 the GEMMs of the run can be on tensor cores at best. */
     double bound;

@@ -185,7 +185,9 @@ static void print_reasons(const mpt_plan *plan, mpt_str *out) {
     if (n == 0)
         return;
     mpt_table table;
-    mpt_str_printf(out, "\nemulated on %s\n", mpt_target_name(plan->program->target));
+    mpt_str_printf(out, "\nemulated on %s%s%s\n", mpt_target_name(plan->program->target),
+                   plan->n_phases > 1 ? ", in phase " : "",
+                   plan->n_phases > 1 ? plan->phases[plan->first].name : "");
     mpt_table_init(&table, out->ctx, ">fprop|>dgrad|>wgrad|because");
     for (int r = 0; r < n; r++) {
         for (int g = 0; g < MPT_GEMM_COUNT; g++)

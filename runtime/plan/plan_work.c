@@ -110,17 +110,33 @@ static void find_bounds(mpt_plan *plan) {
 
 /* ---- what is native ---- */
 
-static void count_natives(mpt_plan *plan) {
-    const mpt_phase_program *phase = plan->program->phases[plan->first];
-    for (int i = 0; i < plan->graph->n_nodes; i++) {
+/* GEMMs of a phase, and those that each GPU multiplies by itself. */
+static int count_phase(const mpt_phase_program *phase, int n_native[MPT_TARGET_COUNT]) {
+    int n = 0;
+    for (int i = 0; i < phase->graph->n_nodes; i++) {
         mpt_gemm gemm;
         mpt_product product;
         char why[MPT_TARGET_WHY];
-        if (!mpt_plan_product(phase, &plan->graph->nodes[i], &gemm, &product))
+        if (!mpt_plan_product(phase, &phase->graph->nodes[i], &gemm, &product))
             continue;
-        plan->n_gemms++;
+        n++;
         for (int t = MPT_TARGET_SM80; t < MPT_TARGET_COUNT; t++)
-            plan->n_native[t] += mpt_target_multiplies((mpt_target)t, &product, why);
+            n_native[t] += mpt_target_multiplies((mpt_target)t, &product, why);
+    }
+    return n;
+}
+
+/* Each GPU is told by the phase in which it has fewest of its own, so that no phase has less
+ * than the plan promises. All phases have the same GEMMs. */
+static void count_natives(mpt_plan *plan) {
+    for (int p = plan->first; p < plan->n_phases; p++) {
+        int native[MPT_TARGET_COUNT] = {0};
+        if (plan->phases[p].steps == 0)
+            continue;
+        plan->n_gemms = count_phase(plan->program->phases[p], native);
+        for (int t = MPT_TARGET_SM80; t < MPT_TARGET_COUNT; t++)
+            if (p == plan->first || native[t] < plan->n_native[t])
+                plan->n_native[t] = native[t];
     }
 }
 

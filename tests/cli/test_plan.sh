@@ -98,3 +98,9 @@ want_out '^  tf32 +4 +100.0 %'
 try plan preset.lua --set precision=nvpf4
 want_status 1
 want_err "precision: no preset 'nvpf4'; did you mean 'nvfp4'\\?"
+
+# The README shows this plan, whole.
+try plan "$RECIPES/nvfp4_12b.lua"
+want_status 0
+sed -n '/^nvfp4_12b: nemotron_h 12b$/,/^recipe hash/p' "$ROOT/README.md" >shown
+cmp -s shown out || wrong "the README shows another plan"

@@ -190,6 +190,20 @@ static void test_text_when_a_target_emulates_then_reasons_are_counted(void **sta
     teardown(&f);
 }
 
+/* What a plan promises of a GPU must hold in every phase. */
+static void test_native_when_a_later_phase_has_fewer_then_it_counts(void **state) {
+    (void)state;
+    fixture f;
+    setup(&f, "bf16", "phases = { phase { 'a' }, phase { 'b', steps = 5, use = nvfp4 } },",
+          MPT_TARGET_SM90);
+    json_t *plan = plan_of(&f);
+    assert_true(number_at(plan, "hardware.sm90.native") == 3);
+    assert_true(number_at(plan, "hardware.sm90.emulated") == 6);
+    assert_true(number_at(plan, "hardware.sm100.native") == 9);
+    json_decref(plan);
+    teardown(&f);
+}
+
 static int count_not_native(const fixture *f, mpt_warning_view *out) {
     int n = 0;
     mpt_warning_view warning;
@@ -441,6 +455,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_bytes_when_packed_then_less_than_on_the_host),
     cmocka_unit_test(test_native_when_a_target_is_named_then_each_gemm_has_a_flag),
     cmocka_unit_test(test_text_when_a_target_emulates_then_reasons_are_counted),
+    cmocka_unit_test(test_native_when_a_later_phase_has_fewer_then_it_counts),
     cmocka_unit_test(test_warning_when_a_gpu_emulates_then_given_there_only),
     cmocka_unit_test(test_warning_when_allowed_then_silent),
     cmocka_unit_test(test_bound_when_fp4_then_amdahl_over_gemms),
