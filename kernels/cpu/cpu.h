@@ -45,6 +45,23 @@ typedef struct mpt_sgemm {
     int64_t ldc;
 } mpt_sgemm;
 
+static inline int64_t mpt_cpu_smaller(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* The product of which the rows from i and the columns from j of C are made, at most so many.
+ */
+static inline mpt_sgemm mpt_sgemm_tile(const mpt_sgemm *g, int64_t i, int64_t j, int64_t rows,
+                                       int64_t cols) {
+    mpt_sgemm tile = *g;
+    tile.m = mpt_cpu_smaller(rows, g->m - i);
+    tile.n = mpt_cpu_smaller(cols, g->n - j);
+    tile.a += g->transpose_a ? i : i * g->lda;
+    tile.b += g->transpose_b ? j * g->ldb : j;
+    tile.c += i * g->ldc + j;
+    return tile;
+}
+
 /* On the calling thread; call it inside a parallel region only, or the library takes threads of
  * its own and the sums another order. */
 void mpt_cpu_sgemm(const mpt_sgemm *gemm);

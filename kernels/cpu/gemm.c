@@ -98,10 +98,6 @@ static void factored_block(const product *p, mpt_sgemm *block, int64_t i, int64_
     apply_factors(p, block, bare.c, bare.ldc, i, j);
 }
 
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 enum { TILE = 64 };
 
 /* The same in tiles that the stack holds: for factors kept apart, which nobody foresaw when
@@ -110,12 +106,7 @@ static void tiled_block(const product *p, const mpt_sgemm *block, int64_t i0, in
     float beside[TILE * TILE];
     for (int64_t i = 0; i < block->m; i += TILE)
         for (int64_t j = 0; j < block->n; j += TILE) {
-            mpt_sgemm tile = *block;
-            tile.m = smaller(TILE, block->m - i);
-            tile.n = smaller(TILE, block->n - j);
-            tile.a += block->transpose_a ? i : i * block->lda;
-            tile.b += block->transpose_b ? j * block->ldb : j;
-            tile.c += i * block->ldc + j;
+            mpt_sgemm tile = mpt_sgemm_tile(block, i, j, TILE, TILE);
             factored_block(p, &tile, i0 + i, j0 + j, beside);
         }
 }
@@ -134,12 +125,7 @@ static int64_t cols_of(int64_t n) {
 static void gemm_block(const product *p, int64_t i, int64_t j) {
     const mpt_sgemm *g = &p->g;
     int64_t rows = rows_of(g->m, g->n), cols = cols_of(g->n);
-    mpt_sgemm block = *g;
-    block.m = smaller(rows, g->m - i);
-    block.n = smaller(cols, g->n - j);
-    block.a += g->transpose_a ? i : i * g->lda;
-    block.b += g->transpose_b ? j * g->ldb : j;
-    block.c += i * g->ldc + j;
+    mpt_sgemm block = mpt_sgemm_tile(g, i, j, rows, cols);
     if (p->apart)
         tiled_block(p, &block, i, j);
     else if (p->row_factors || p->col_factors || p->sum)

@@ -12,10 +12,6 @@
 
 enum { ROWS = 32, COLS = 64 }; /* of a tile: its sums, 16 KiB, stay in the nearest cache */
 
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 /* The same product over `n` of the numbers from `from` on. */
 static mpt_sgemm part_of(const mpt_sgemm *g, int64_t from, int64_t n) {
     mpt_sgemm part = *g;
@@ -27,7 +23,7 @@ static mpt_sgemm part_of(const mpt_sgemm *g, int64_t from, int64_t n) {
 
 static void promoted_sum(int64_t promote, const mpt_sgemm *g) {
     for (int64_t from = 0; from < g->k; from += promote) {
-        mpt_sgemm part = part_of(g, from, smaller(promote, g->k - from));
+        mpt_sgemm part = part_of(g, from, mpt_cpu_smaller(promote, g->k - from));
         part.alpha = 1.0f;
         part.beta = from ? 1.0f : 0.0f;
         mpt_cpu_sgemm(&part);
@@ -80,7 +76,7 @@ static void narrow_tile(const mpt_gemm_sum *how, const mpt_sgemm *g) {
     tile t;
     memset(&t, 0, sizeof t);
     for (int64_t from = 0; from < g->k; from += MPT_SUM_GROUP) {
-        mpt_sgemm group = part_of(g, from, smaller(MPT_SUM_GROUP, g->k - from));
+        mpt_sgemm group = part_of(g, from, mpt_cpu_smaller(MPT_SUM_GROUP, g->k - from));
         load_group(&t, &group);
         for (int64_t i = 0; i < g->m; i++)
             add_group(&t, &group, i);
@@ -100,12 +96,7 @@ void mpt_cpu_sum(const mpt_gemm_sum *how, const mpt_sgemm *g) {
     }
     for (int64_t i = 0; i < g->m; i += ROWS)
         for (int64_t j = 0; j < g->n; j += COLS) {
-            mpt_sgemm part = *g;
-            part.m = smaller(ROWS, g->m - i);
-            part.n = smaller(COLS, g->n - j);
-            part.a += g->transpose_a ? i : i * g->lda;
-            part.b += g->transpose_b ? j * g->ldb : j;
-            part.c += i * g->ldc + j;
+            mpt_sgemm part = mpt_sgemm_tile(g, i, j, ROWS, COLS);
             narrow_tile(how, &part);
         }
 }
