@@ -34,7 +34,7 @@ mpt_status mpt_dump_load(const mpt_program *program, mpt_str *out) {
 /* What stands for a layer's precision: six slots for a GEMM, else one format. */
 static void add_policy_cells(mpt_table *table, const mpt_layer *layer,
                              const mpt_policy *policy) {
-    bool gemm = layer->kind == MPT_LAYER_LINEAR || layer->kind == MPT_LAYER_HEAD;
+    bool gemm = mpt_layer_has_gemms(layer->kind);
     mpt_table_cell(table, "%s",
                    mpt_dtype_name(gemm ? policy->output[MPT_GEMM_FPROP] : policy->compute));
     for (int s = 0; s < MPT_SLOT_COUNT; s++) {

@@ -97,8 +97,7 @@ static mpt_status settle_gemm(const mpt_graph *graph, int layer, mpt_policy *pol
 
 mpt_status mpt_graph_settle_pads(const mpt_graph *graph, mpt_policy *policies) {
     for (int i = 0; i < graph->n_layers; i++) {
-        mpt_layer_kind kind = graph->layers[i].kind;
-        if (kind != MPT_LAYER_LINEAR && kind != MPT_LAYER_HEAD)
+        if (!mpt_layer_has_gemms(graph->layers[i].kind))
             continue;
         for (int g = 0; g < MPT_GEMM_COUNT; g++) {
             mpt_slot slots[2];

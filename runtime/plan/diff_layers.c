@@ -9,10 +9,6 @@
 
 #include "plan/text.h"
 
-static bool has_gemms(mpt_layer_kind kind) {
-    return kind == MPT_LAYER_LINEAR || kind == MPT_LAYER_HEAD;
-}
-
 static const mpt_phase_program *phase_of(const mpt_diff *diff, const mpt_diff_pair *pair,
                                          int side) {
     return diff->side[side]->phases[pair->phase[side]];
@@ -97,7 +93,7 @@ static mpt_status compare_policies(const mpt_diff *diff, mpt_layer_kind kind,
     if (kind == MPT_LAYER_ATTENTION)
         MPT_TRY(mpt_diff_add(diff, rows, "softmax", mpt_dtype_name(a->softmax),
                              mpt_dtype_name(b->softmax)));
-    if (!has_gemms(kind))
+    if (!mpt_layer_has_gemms(kind))
         return mpt_diff_add(diff, rows, "compute", mpt_dtype_name(a->compute),
                             mpt_dtype_name(b->compute));
     MPT_TRY(add_slots(diff, rows, a, b));
@@ -105,7 +101,7 @@ static mpt_status compare_policies(const mpt_diff *diff, mpt_layer_kind kind,
 }
 
 static bool same_policy(mpt_layer_kind kind, const mpt_policy *a, const mpt_policy *b) {
-    if (!has_gemms(kind))
+    if (!mpt_layer_has_gemms(kind))
         return a->compute == b->compute &&
                (kind != MPT_LAYER_ATTENTION || a->softmax == b->softmax);
     for (int s = 0; s < MPT_SLOT_COUNT; s++)
@@ -179,8 +175,8 @@ static mpt_diff_cover *find_cover(mpt_diff *diff, mpt_diff_pair *pair, int side,
     mpt_diff_cover *cover = &grown[pair->n_covers];
     *cover = (mpt_diff_cover){.side = side, .kind = kind, .policy = policy};
     mpt_plan_label(policy, label);
-    cover->label = mpt_arena_strdup(diff->arena,
-                                    has_gemms(kind) ? label : mpt_dtype_name(policy->compute));
+    cover->label = mpt_arena_strdup(
+        diff->arena, mpt_layer_has_gemms(kind) ? label : mpt_dtype_name(policy->compute));
     if (!cover->label || mpt_layer_set_make(diff->arena, program->graph, &cover->set) != MPT_OK)
         return NULL;
     pair->n_covers++;
@@ -238,7 +234,7 @@ static bool has_equal(const mpt_diff_pair *pair, const mpt_diff_cover *cover) {
 
 /* A precision with products that only this cover's side has. */
 static bool is_alone(const mpt_diff_pair *pair, const mpt_diff_cover *cover) {
-    return has_gemms(cover->kind) && !has_equal(pair, cover);
+    return mpt_layer_has_gemms(cover->kind) && !has_equal(pair, cover);
 }
 
 /* What stands beside a cover of a in b: of the same kind, alone as that is, of the same name

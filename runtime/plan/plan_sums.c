@@ -42,8 +42,7 @@ static void print_products(const mpt_plan *plan, mpt_str *out) {
     mpt_words text = {.len = 0};
     for (int g = 0; g < MPT_GEMM_COUNT; g++)
         for (int i = 0; i < plan->graph->n_layers; i++) {
-            mpt_layer_kind kind = plan->graph->layers[i].kind;
-            bool gemms = kind == MPT_LAYER_LINEAR || kind == MPT_LAYER_HEAD;
+            bool gemms = mpt_layer_has_gemms(plan->graph->layers[i].kind);
             if (!gemms || is_plain(&policies[i], g))
                 continue;
             int n = count_alike(plan, policies, i, g);
@@ -55,20 +54,12 @@ static void print_products(const mpt_plan *plan, mpt_str *out) {
 }
 
 static void print_state(const mpt_plan *plan, mpt_str *out) {
-    const mpt_state_formats *state = &plan->program->recipe->state;
-    const struct {
-        const char *name;
-        mpt_dtype dtype;
-    } rows[] = {{"master", state->master},
-                {"gradient", state->gradient},
-                {"reduce", state->reduce},
-                {"adam_m", state->adam_m},
-                {"adam_v", state->adam_v}};
+    mpt_state_format state;
     mpt_words text = {.len = 0};
-    for (size_t i = 0; i < MPT_COUNT(rows); i++)
-        if (rows[i].dtype != MPT_DTYPE_FP32)
-            mpt_words_add(&text, "%s%s %s", text.len ? ", " : "", rows[i].name,
-                          mpt_dtype_name(rows[i].dtype));
+    for (int i = 0; mpt_state_format_at(&plan->program->recipe->state, i, &state); i++)
+        if (state.dtype != MPT_DTYPE_FP32)
+            mpt_words_add(&text, "%s%s %s", text.len ? ", " : "", state.name,
+                          mpt_dtype_name(state.dtype));
     if (text.len)
         mpt_text_line(out, "state", text.data);
 }

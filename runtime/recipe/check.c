@@ -135,7 +135,7 @@ static void check_no_effect(checker *c) {
 /* Whether an operand is scaled by its history in phase p and was not in the one before. */
 static bool enters_delayed(const checker *c, int p) {
     for (int i = 0; i < c->model.n; i++)
-        for (int s = 0; mpt_layer_has_gemms(&c->model.layers[i]) && s < MPT_SLOT_COUNT; s++)
+        for (int s = 0; mpt_layer_has_gemms(c->model.layers[i].kind) && s < MPT_SLOT_COUNT; s++)
             if (c->policies[p][i].slot[s].scale.kind == MPT_SCALING_DELAYED &&
                 c->policies[p - 1][i].slot[s].scale.kind != MPT_SCALING_DELAYED)
                 return true;

@@ -59,11 +59,6 @@ void mpt_checker_warn(mpt_checker *checker, mpt_warning_kind kind, mpt_where whe
 mpt_where mpt_checker_blame(mpt_checker *checker, int phase, const mpt_policy *policy,
                             int slot);
 
-/* Whether a layer is made of the three products: linear layers and the head. */
-static inline bool mpt_layer_has_gemms(const mpt_layer *layer) {
-    return layer->kind == MPT_LAYER_LINEAR || layer->kind == MPT_LAYER_HEAD;
-}
-
 /* check_formats.c: what is known to go wrong of operands and of other operations; rules that
  * name narrow formats and leave nothing in them; FP16 and its loss scale. */
 void mpt_check_formats(mpt_checker *checker);

@@ -77,7 +77,7 @@ void mpt_check_effects(mpt_checker *c) {
     for (int p = 0; p < c->recipe->n_phases; p++)
         for (int i = 0; i < c->model.n; i++) {
             place at = {.phase = p, .layer = i};
-            if (!mpt_layer_has_gemms(&c->model.layers[i]))
+            if (!mpt_layer_has_gemms(c->model.layers[i].kind))
                 continue;
             look_at_source(&source, &c->policies[p][i], at);
             look_at_pad(&pad, &c->policies[p][i], at);

@@ -38,7 +38,7 @@ static void check_operands(checker *c, mpt_warning_kind which, slot_test test, m
         int n = 0, first = 0, first_slot = 0;
         for (int i = 0; i < c->model.n; i++) {
             int slot = slot_that(&c->policies[p][i], test, last);
-            if (!mpt_layer_has_gemms(&c->model.layers[i]) || slot < 0)
+            if (!mpt_layer_has_gemms(c->model.layers[i].kind) || slot < 0)
                 continue;
             if (n++ == 0) {
                 first = i;
@@ -164,7 +164,7 @@ void mpt_check_nothing_quantized(mpt_checker *c) {
     const mpt_rule *rule = narrow_rule(c->recipe);
     for (int p = 0; p < c->recipe->n_phases; p++)
         for (int i = 0; i < c->model.n; i++)
-            if (mpt_layer_has_gemms(&c->model.layers[i]) &&
+            if (mpt_layer_has_gemms(c->model.layers[i].kind) &&
                 slot_that(&c->policies[p][i], is_narrow, MPT_SLOT_WGRAD_X) >= 0)
                 return;
     if (rule)
@@ -186,11 +186,14 @@ static bool uses_fp16(const checker *c, mpt_where *where) {
         for (int i = 0; i < c->model.n; i++) {
             const mpt_policy *policy = &c->policies[p][i];
             bool fp16 = policy->compute == MPT_DTYPE_FP16;
-            for (int s = 0; mpt_layer_has_gemms(&c->model.layers[i]) && s < MPT_SLOT_COUNT; s++)
+            for (int s = 0; mpt_layer_has_gemms(c->model.layers[i].kind) && s < MPT_SLOT_COUNT;
+                 s++)
                 fp16 = fp16 || policy->slot[s].format == MPT_DTYPE_FP16;
-            for (int g = 0; mpt_layer_has_gemms(&c->model.layers[i]) && g < MPT_GEMM_WGRAD; g++)
+            for (int g = 0; mpt_layer_has_gemms(c->model.layers[i].kind) && g < MPT_GEMM_WGRAD;
+                 g++)
                 fp16 = fp16 || policy->output[g] == MPT_DTYPE_FP16;
-            for (int g = 0; mpt_layer_has_gemms(&c->model.layers[i]) && g < MPT_GEMM_COUNT; g++)
+            for (int g = 0; mpt_layer_has_gemms(c->model.layers[i].kind) && g < MPT_GEMM_COUNT;
+                 g++)
                 fp16 = fp16 || policy->accumulate[g] == MPT_DTYPE_FP16;
             if (!fp16)
                 continue;

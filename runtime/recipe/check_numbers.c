@@ -82,10 +82,6 @@ static void check_gradient(mpt_checker *c, const mpt_train *train, bool known) {
 
 /* ---- sums of products ---- */
 
-static bool has_gemms(const mpt_layer *layer) {
-    return layer->kind == MPT_LAYER_LINEAR || layer->kind == MPT_LAYER_HEAD;
-}
-
 /* The last deciding rule that speaks of how a product is summed up. */
 static mpt_where blame(mpt_checker *c, int phase, const mpt_policy *policy, int gemm) {
     mpt_arena arena;
@@ -121,7 +117,8 @@ static void check_accumulate(mpt_checker *c) {
         int n = 0, first_layer = 0, gemm = -1;
         for (int i = 0; i < c->model.n; i++) {
             const mpt_policy *policy = &c->policies[p][i];
-            if (!has_gemms(&c->model.layers[i]) || narrow_gemm(policy) < 0 || n++ > 0)
+            if (!mpt_layer_has_gemms(c->model.layers[i].kind) || narrow_gemm(policy) < 0 ||
+                n++ > 0)
                 continue;
             first = policy;
             first_layer = i;
@@ -157,7 +154,7 @@ static void check_promote(mpt_checker *c, int gemm) {
     for (int p = 0; p < c->recipe->n_phases; p++)
         for (int i = 0; i < c->model.n; i++) {
             const mpt_policy *policy = &c->policies[p][i];
-            if (!has_gemms(&c->model.layers[i]) || policy->promote[gemm] == 0)
+            if (!mpt_layer_has_gemms(c->model.layers[i].kind) || policy->promote[gemm] == 0)
                 continue;
             int64_t length = dot_length(c, &c->model.layers[i], gemm);
             if (length == 0 || length > policy->promote[gemm])

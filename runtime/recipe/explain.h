@@ -2,7 +2,7 @@
  *
  * Policies hold what was decided; who decided it is asked for seldom, so nothing keeps it: the
  * cascade of a phase is matched again, and run again for the layers that are asked about
- * (resolve.c, the same code). plan/explain.c prints it. */
+ * (resolve_why.c, over the same code). plan/explain.c prints it. */
 #ifndef MPT_RECIPE_EXPLAIN_H
 #define MPT_RECIPE_EXPLAIN_H
 

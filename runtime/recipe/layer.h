@@ -29,6 +29,11 @@ typedef enum mpt_layer_kind {
 
 const char *mpt_layer_kind_name(mpt_layer_kind kind);
 
+/* Whether layers of a kind are made of the three products: linear layers and the head. */
+static inline bool mpt_layer_has_gemms(mpt_layer_kind kind) {
+    return kind == MPT_LAYER_LINEAR || kind == MPT_LAYER_HEAD;
+}
+
 typedef struct mpt_layer {
     const char *path; /* Hugging Face name without root: "layers.3.mixer.up_proj" */
     mpt_layer_kind kind;

@@ -159,19 +159,12 @@ static void print_record(const mpt_record *record, const void *object, const cha
 /* ---- the whole ---- */
 
 /* Formats of the state, where they are not FP32. */
-static void print_state(const mpt_state_formats *state, mpt_str *out) {
-    const struct {
-        const char *name;
-        mpt_dtype dtype;
-    } rows[] = {{"master", state->master},
-                {"gradient", state->gradient},
-                {"reduce", state->reduce},
-                {"adam_m", state->adam_m},
-                {"adam_v", state->adam_v}};
-    for (size_t i = 0; i < MPT_COUNT(rows); i++)
-        if (rows[i].dtype != MPT_DTYPE_FP32)
-            mpt_str_printf(out, "precision.state.%s = %s\n", rows[i].name,
-                           mpt_dtype_name(rows[i].dtype));
+static void print_state(const mpt_state_formats *formats, mpt_str *out) {
+    mpt_state_format state;
+    for (int i = 0; mpt_state_format_at(formats, i, &state); i++)
+        if (state.dtype != MPT_DTYPE_FP32)
+            mpt_str_printf(out, "precision.state.%s = %s\n", state.name,
+                           mpt_dtype_name(state.dtype));
 }
 
 static void print_model(const char *word, const mpt_model_ref *model, mpt_str *out) {

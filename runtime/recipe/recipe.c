@@ -206,3 +206,17 @@ double mpt_loss_scale_first(const mpt_loss_scale *scale) {
     }
     return 1;
 }
+
+/* ---- state ---- */
+
+bool mpt_state_format_at(const mpt_state_formats *formats, int index, mpt_state_format *out) {
+    const mpt_state_format all[] = {{"master", formats->master},
+                                    {"gradient", formats->gradient},
+                                    {"reduce", formats->reduce},
+                                    {"adam_m", formats->adam_m},
+                                    {"adam_v", formats->adam_v}};
+    if (index < 0 || index >= (int)MPT_COUNT(all))
+        return false;
+    *out = all[index];
+    return true;
+}

@@ -219,6 +219,13 @@ typedef struct mpt_state_formats {
     mpt_dtype adam_m, adam_v; /* moments, as they are kept */
 } mpt_state_formats;
 
+/* The formats by index, in the order of the struct, with their words; false past the last. */
+typedef struct mpt_state_format {
+    const char *name;
+    mpt_dtype dtype;
+} mpt_state_format;
+bool mpt_state_format_at(const mpt_state_formats *formats, int index, mpt_state_format *out);
+
 struct mpt_recipe {
     mpt_ctx *ctx;
     mpt_arena arena;

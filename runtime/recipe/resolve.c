@@ -3,38 +3,15 @@
  * First every rule is matched against the whole model (select.c), so that errors come in the
  * order of the rules; then each layer takes the rules that speak of it, field by field, and the
  * result is checked: from here on a policy holds only what the kernels can do. */
-#include "recipe/explain.h"
+#include "recipe/resolve.h"
 #include "recipe/schema_store.h"
 #include "recipe/use.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_FIELDS = MPT_SLOT_FIELDS };
-
-/* One layer on its way through the cascade. A decider is an index into the cascade, -1 where
- * the default still stands. */
-typedef struct layer_state {
-    const mpt_layer *layer;
-    mpt_slot_use slot[MPT_SLOT_COUNT];
-    int decider[MPT_SLOT_COUNT][MAX_FIELDS]; /* the format's is that of the last whole format */
-    int format_decider[MPT_SLOT_COUNT];
-    mpt_dtype output[MPT_GEMM_COUNT];
-    int output_decider[MPT_GEMM_COUNT];
-    mpt_dtype accumulate[MPT_GEMM_COUNT];
-    int accumulate_decider[MPT_GEMM_COUNT];
-    int32_t promote[MPT_GEMM_COUNT];
-    int promote_decider[MPT_GEMM_COUNT];
-    mpt_dtype compute;
-    int compute_decider;
-    mpt_ops_word compute_word; /* of precision.ops, where no rule speaks; COUNT: none does */
-} layer_state;
-
+typedef mpt_layer_state layer_state;
 typedef mpt_cascade cascade;
-
-static bool has_gemms(const mpt_layer *layer) {
-    return layer->kind == MPT_LAYER_LINEAR || layer->kind == MPT_LAYER_HEAD;
-}
 
 static bool is_compute_format(mpt_dtype dtype) {
     return dtype == MPT_DTYPE_FP32 || dtype == MPT_DTYPE_BF16 || dtype == MPT_DTYPE_FP16;
@@ -82,7 +59,7 @@ static void start(const cascade *c, const mpt_layer *layer, layer_state *s) {
     for (int i = 0; i < MPT_SLOT_COUNT; i++) {
         s->slot[i] = (mpt_slot_use){.has_format = true, .q = c->base};
         s->format_decider[i] = -1;
-        for (int f = 0; f < MAX_FIELDS; f++)
+        for (int f = 0; f < MPT_SLOT_FIELDS; f++)
             s->decider[i][f] = -1;
     }
     for (int g = 0; g < MPT_GEMM_COUNT; g++) {
@@ -118,7 +95,7 @@ static void apply_sum(layer_state *s, int gemm, const mpt_use *use, int rule) {
 
 static void apply(const cascade *c, layer_state *s, int index) {
     const mpt_rule *rule = c->rules[index].rule;
-    if (!has_gemms(s->layer)) {
+    if (!mpt_layer_has_gemms(s->layer->kind)) {
         s->compute = rule->use.slot[0].q.format;
         s->compute_decider = index;
         s->compute_word = MPT_OPS_COUNT;
@@ -146,7 +123,7 @@ static void apply(const cascade *c, layer_state *s, int index) {
 /* Whether a layer can take what a rule says: products take all, other layers a compute format
  * that is named alone. */
 static bool takes(const mpt_layer *layer, const mpt_rule *rule) {
-    return has_gemms(layer) ||
+    return mpt_layer_has_gemms(layer->kind) ||
            (rule->use.bare && !rule->gemms && is_compute_format(rule->use.slot[0].q.format) &&
             mpt_quantizer_is_cast(&rule->use.slot[0].q));
 }
@@ -246,7 +223,7 @@ static mpt_status check_rotation(const cascade *c, const layer_state *s) {
 static void note_deciders(const cascade *c, const layer_state *s, bool *decides,
                           mpt_policy *policy) {
     memset(decides, 0, (size_t)c->n_rules);
-    for (int i = 0; has_gemms(s->layer) && i < MPT_SLOT_COUNT; i++) {
+    for (int i = 0; mpt_layer_has_gemms(s->layer->kind) && i < MPT_SLOT_COUNT; i++) {
         if (s->format_decider[i] >= 0)
             decides[s->format_decider[i]] = true;
         for (int f = 0; f < mpt_record_quantizer.n_fields; f++)
@@ -291,20 +268,19 @@ static void take_ops(const cascade *c, const layer_state *s, mpt_policy *policy)
     c->recipe->ops[s->compute_word].decides = true;
 }
 
-/* All rules that speak of layer i, in order. */
-static void run_cascade(const cascade *c, int i, layer_state *s) {
+void mpt_cascade_run(const cascade *c, int i, layer_state *s) {
     start(c, &c->model.layers[i], s);
     for (int r = 0; r < c->n_rules; r++)
         if (mpt_cascade_matches(c, r, i))
             apply(c, s, r);
-    if (has_gemms(s->layer))
+    if (mpt_layer_has_gemms(s->layer->kind))
         s->compute = s->output[MPT_GEMM_FPROP];
 }
 
 static mpt_status resolve_layer(const cascade *c, int i, bool *decides, mpt_policy *policy) {
     layer_state s;
-    run_cascade(c, i, &s);
-    if (has_gemms(s.layer)) {
+    mpt_cascade_run(c, i, &s);
+    if (mpt_layer_has_gemms(s.layer->kind)) {
         MPT_TRY(check_slots(c, &s));
         MPT_TRY(check_rotation(c, &s));
     }
@@ -384,93 +360,4 @@ mpt_status mpt_recipe_resolve(mpt_recipe *recipe, int phase, const mpt_layer *la
                               int n_layers, int n_blocks, mpt_policy *policies) {
     mpt_layer_list model = {layers, n_layers, n_blocks};
     return mpt_recipe_resolve_under(recipe, phase, model, NULL, policies);
-}
-
-/* ---- why ---- */
-
-static mpt_origin origin_of(mpt_decision how, int rule, mpt_where where) {
-    return (mpt_origin){.how = how, .rule = rule, .where = where, .word = MPT_OPS_COUNT};
-}
-
-static int row_index(const char *name) {
-    return (int)(mpt_record_lookup(&mpt_record_quantizer, name) - mpt_record_quantizer.fields);
-}
-
-/* What mpt_slot_use_settle changed because scale_format was said and these were not. */
-static bool follows(const mpt_slot_use *use, int field) {
-    bool by_format = use->set >> row_index("scale_format") & 1;
-    return by_format &&
-           (field == row_index("scale_rule") ||
-            (field == row_index("outer") && use->q.scale_format != MPT_SCALE_E4M3));
-}
-
-static mpt_origin why_field(const cascade *c, const layer_state *s, int slot, int field) {
-    const mpt_slot_use *use = &s->slot[slot];
-    int rule = s->decider[slot][field], row = row_index("scale_format");
-    if (use->set >> field & 1)
-        return origin_of(MPT_DECIDED_SAID, rule, use->said[field]);
-    if (follows(use, field))
-        return origin_of(MPT_DECIDED_FOLLOWS, s->decider[slot][row], use->said[row]);
-    rule = s->format_decider[slot];
-    if (rule < 0)
-        return origin_of(MPT_DECIDED_DEFAULT, -1, c->recipe->base_where);
-    return origin_of(field == row_index("format") ? MPT_DECIDED_SAID : MPT_DECIDED_FORMAT, rule,
-                     use->where);
-}
-
-static mpt_origin why_op(const cascade *c, mpt_ops_word word) {
-    return (mpt_origin){MPT_DECIDED_OPS, -1, c->recipe->ops[word].where, word};
-}
-
-/* How products are summed up; the place is that of the rule. */
-static void explain_sums(const layer_state *s, mpt_explanation *out) {
-    for (int g = 0; g < MPT_GEMM_COUNT; g++) {
-        int sum = s->accumulate_decider[g], promote = s->promote_decider[g];
-        out->accumulate[g] = s->accumulate[g];
-        out->promote[g] = s->promote[g];
-        out->accumulate_why[g] =
-            origin_of(sum < 0 ? MPT_DECIDED_DEFAULT : MPT_DECIDED_SAID, sum, MPT_NOWHERE);
-        out->promote_why[g] = origin_of(promote < 0 ? MPT_DECIDED_DEFAULT : MPT_DECIDED_SAID,
-                                        promote, MPT_NOWHERE);
-    }
-}
-
-static void explain_softmax(const cascade *c, const mpt_layer *layer, mpt_explanation *out) {
-    mpt_dtype said = c->recipe->ops[MPT_OPS_SOFTMAX].format;
-    out->has_softmax = layer->kind == MPT_LAYER_ATTENTION;
-    out->softmax = said == MPT_DTYPE_COUNT ? MPT_DTYPE_FP32 : said;
-    out->softmax_why = origin_of(MPT_DECIDED_DEFAULT, -1, MPT_NOWHERE);
-    if (said != MPT_DTYPE_COUNT)
-        out->softmax_why = why_op(c, MPT_OPS_SOFTMAX);
-}
-
-void mpt_cascade_explain(const mpt_cascade *c, int layer, mpt_explanation *out) {
-    layer_state s;
-    run_cascade(c, layer, &s);
-    *out = (mpt_explanation){.has_gemms = has_gemms(s.layer), .compute = s.compute};
-    const mpt_origin base = origin_of(MPT_DECIDED_DEFAULT, -1, c->recipe->base_where);
-    for (int i = 0; i < MPT_SLOT_COUNT; i++) {
-        out->slot[i] = s.slot[i].q;
-        for (int f = 0; f < mpt_record_quantizer.n_fields; f++)
-            out->field[i][f] = why_field(c, &s, i, f);
-    }
-    for (int g = 0; g < MPT_GEMM_COUNT; g++) {
-        int rule = s.output_decider[g];
-        bool logits = s.layer->kind == MPT_LAYER_HEAD && g == MPT_GEMM_FPROP;
-        out->output[g] = s.output[g];
-        out->output_why[g] = logits || g == MPT_GEMM_WGRAD
-                                 ? origin_of(MPT_DECIDED_DEFAULT, -1, MPT_NOWHERE)
-                                 : base;
-        if (rule >= 0)
-            out->output_why[g] =
-                origin_of(MPT_DECIDED_SAID, rule, c->rules[rule].rule->use.output_where[g]);
-    }
-    explain_sums(&s, out);
-    explain_softmax(c, s.layer, out);
-    out->compute_why = base;
-    if (s.compute_word != MPT_OPS_COUNT)
-        out->compute_why = why_op(c, s.compute_word);
-    if (s.compute_decider >= 0)
-        out->compute_why = origin_of(MPT_DECIDED_SAID, s.compute_decider,
-                                     c->rules[s.compute_decider].rule->use.slot[0].where);
 }
