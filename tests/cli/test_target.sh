@@ -3,6 +3,9 @@
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/lib.sh"
 
+# Where lines break depends on how long a recipe's path is: so it is the same in every checkout.
+ln -s "$RECIPES" recipes
+RECIPES=recipes
 PLAN=$RECIPES/nvfp4_12b.lua
 
 # ---- --target ----
