@@ -48,8 +48,8 @@ typedef struct mpt_nn_args {
 } mpt_nn_args;
 
 /* One forward op by name: "linear", "embedding", "rmsnorm", "layernorm", "gated_rmsnorm",
- * "attention", "conv1d", "ssm_scan", "gelu", "silu", "relu2", "add", "mul", "split", "concat",
- * "cross_entropy" (in: logits; ends the model). Makes layer, parameters (NAME.weight,
+ * "attention", "rope", "conv1d", "ssm_scan", "gelu", "silu", "relu2", "softplus", "swiglu",
+ * "softmax", "scale", "dropout", "add", "mul", "split", "concat", "cross_entropy" (in: logits; ends the model). Makes layer, parameters (NAME.weight,
  * NAME.bias; ssm_scan: NAME.A_log, NAME.D, NAME.dt_bias) and node; `out` has room for
  * MPT_MAX_OUT ids, of which *n_out are for the model to use.
  * ssm_scan takes in = {x, B, C, dt}; attrs heads, head_dim, groups, state. */
