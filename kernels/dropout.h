@@ -1,7 +1,7 @@
 /* The bits of dropout: what ref and cpu share, so that both drop the same elements.
  *
- * An element's word is that of mpt_random_words by (seed, step, layer, element of the step); the
- * elements of a micro-batch follow those of the one before, from a new group of four. */
+ * An element's word is that of mpt_random_words by (seed, step, layer, element of the step);
+ * the elements of a micro-batch follow those of the one before, from a new group of four. */
 #ifndef MPT_KERNELS_DROPOUT_H
 #define MPT_KERNELS_DROPOUT_H
 

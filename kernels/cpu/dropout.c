@@ -1,6 +1,7 @@
 /* dropout: sixteen calls of the generator side by side, with the bits of kernels/dropout.h.
  *
- * Each step of Philox4x32-10 is a loop over the calls, which the compiler turns into vectors. */
+ * Each step of Philox4x32-10 is a loop over the calls, which the compiler turns into vectors.
+ */
 #include "kernels/dropout.h"
 
 #include "kernels/cpu/cpu.h"

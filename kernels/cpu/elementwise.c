@@ -1,4 +1,5 @@
-/* add, mul, scale and the activations with their gradients, in pieces of a fixed number of elements.
+/* add, mul, scale and the activations with their gradients, in pieces of a fixed number of
+ * elements.
  *
  * gelu by tanh is written with the logistic function: (1 + tanh u) / 2 = sigmoid(2u), which
  * needs one exponential and loses no digits for negative u. */
@@ -191,8 +192,7 @@ void mpt_cpu_swiglu_grad(const mpt_kernel_args *args) {
     int64_t n = mpt_tensor_elements(&args->out[0]), n_pieces = (n + PIECE - 1) / PIECE;
 #pragma omp parallel for schedule(static) if (n_pieces > 2)
     for (int64_t p = 0; p < n_pieces; p++)
-        swiglu_grad_span(in, out,
-                         (mpt_piece){p * PIECE, mpt_cpu_smaller((p + 1) * PIECE, n)});
+        swiglu_grad_span(in, out, (mpt_piece){p * PIECE, mpt_cpu_smaller((p + 1) * PIECE, n)});
 }
 
 void mpt_cpu_scale(const mpt_kernel_args *args) {
@@ -201,6 +201,5 @@ void mpt_cpu_scale(const mpt_kernel_args *args) {
     int64_t n = mpt_tensor_elements(&args->out[0]), n_pieces = (n + PIECE - 1) / PIECE;
 #pragma omp parallel for schedule(static) if (n_pieces > 2)
     for (int64_t p = 0; p < n_pieces; p++)
-        scale_span(x + p * PIECE, factor, y + p * PIECE,
-                   mpt_cpu_smaller(PIECE, n - p * PIECE));
+        scale_span(x + p * PIECE, factor, y + p * PIECE, mpt_cpu_smaller(PIECE, n - p * PIECE));
 }

@@ -1,8 +1,8 @@
 /* rope: a table of cosines and sines by position, then every head of every token turned by it.
  *
  * The table goes by pieces of positions. A piece starts with the library's cosine and sine and
- * goes on by adding angles, cos(a + f) = cos a cos f - sin a sin f, in double: over the steps of
- * a piece that is exact to 1e-14, far below the float to which it is rounded. */
+ * goes on by adding angles, cos(a + f) = cos a cos f - sin a sin f, in double: over the steps
+ * of a piece that is exact to 1e-14, far below the float to which it is rounded. */
 #include "kernels/rope.h"
 
 #include "kernels/cpu/cpu.h"

@@ -1,5 +1,5 @@
-/* dropout: x times 0 where the element's random word is below p 2^32, else times 1 / (1 - p). By
- * multiplication, so that a NaN which is dropped still shows. Backward is the same of dy. */
+/* dropout: x times 0 where the element's random word is below p 2^32, else times 1 / (1 - p).
+ * By multiplication, so that a NaN which is dropped still shows. Backward is the same of dy. */
 #include "kernels/ref/real.h"
 
 #include "kernels/dropout.h"

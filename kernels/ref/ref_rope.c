@@ -1,5 +1,5 @@
-/* rope: each pair (i, i + dims/2) of a head turned by the angle of its token; the gradient turns
- * it back. Cosine and sine are made in double and rounded once. */
+/* rope: each pair (i, i + dims/2) of a head turned by the angle of its token; the gradient
+ * turns it back. Cosine and sine are made in double and rounded once. */
 #include "kernels/ref/real.h"
 
 #include "kernels/rope.h"

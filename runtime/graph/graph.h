@@ -146,9 +146,9 @@ typedef struct mpt_attrs {
     int64_t sizes[MPT_MAX_PARTS]; /* split: widths of the parts */
     bool exact;                   /* gelu: erf instead of tanh */
     mpt_rope rope;
-    float p;            /* dropout: the share that is dropped */
-    uint32_t scope;     /* dropout: hash of its layer's path, which keys its bits */
-    mpt_dtype softmax;            /* attention: of the probabilities in its second product */
+    float p;           /* dropout: the share that is dropped */
+    uint32_t scope;    /* dropout: hash of its layer's path, which keys its bits */
+    mpt_dtype softmax; /* attention: of the probabilities in its second product */
     /* linear, linear_dgrad, linear_wgrad: constant factor on the product (tensor scales), and
      * how it is summed up */
     float alpha;

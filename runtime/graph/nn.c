@@ -212,6 +212,10 @@ static mpt_status call(mpt_nn *nn, mpt_op op, const mpt_nn_args *args, mpt_value
     node.attrs.batch = graph->batch;
     node.attrs.sequence = graph->sequence;
     MPT_TRY(check_call(nn, word, args, &node));
+    if (op == MPT_OP_dropout && args->attrs.p == 0) { /* nothing is dropped: no operation */
+        out[(*n_out)++] = node.in[0];
+        return mpt_op_expect(graph, &node, 0, "x");
+    }
     if (args->name && *args->name)
         MPT_TRY(add_layer(nn, word, args, &node));
     MPT_TRY(mpt_nn_add_params(nn, &node, args));

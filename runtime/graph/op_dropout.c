@@ -1,9 +1,9 @@
 /* dropout: a share p of the numbers to zero, the others times 1 / (1 - p).
  *
  * Which ones is a function of (seed, step, micro-batch, the layer's path, element): see
- * mpt_random_words. So the gradient is the same op on dy, with the same attributes, and a second
- * computation has the bits of the first. An evaluation drops nothing. Attributes: p; scope, which
- * inference makes from the layer's path. */
+ * mpt_random_words. So the gradient is the same op on dy, with the same attributes, and a
+ * second computation has the bits of the first. An evaluation drops nothing. Attributes: p;
+ * scope, which inference makes from the layer's path. */
 #include "graph/op.h"
 
 #include <string.h>

@@ -1,13 +1,14 @@
 /* add, mul, scale, gelu, silu, relu2, softplus, swiglu and their gradients: number by number.
  *
  * add's gradient is dy itself, so it appends nothing; mul's is two more mul nodes, scale's one
- * more scale. Attributes: gelu and gelu_grad read exact (erf instead of tanh), scale reads scale,
- * its factor. */
+ * more scale. Attributes: gelu and gelu_grad read exact (erf instead of tanh), scale reads
+ * scale, its factor. */
 #include "graph/op.h"
 
 #include <math.h>
 
-/* Operations an element, counting exp, log, tanh and erf as 8: enough to rank the ops of a plan.
+/* Operations an element, counting exp, log, tanh and erf as 8: enough to rank the ops of a
+ * plan.
  */
 enum {
     FLOPS_PLAIN = 1,

@@ -1,12 +1,12 @@
 /* rope and its gradient: rotary positions, as Hugging Face pairs them.
  *
- * x is [tokens, heads * head_dim]. Of each head the first `dims` numbers turn: pair i is made of
- * numbers i and i + dims/2 (halves, not neighbours), and a token at position t of its sequence
- * turns it by an angle of kernels/rope.h. The rest of a head stays. A rotation's gradient is the
- * rotation back, so backward keeps nothing.
+ * x is [tokens, heads * head_dim]. Of each head the first `dims` numbers turn: pair i is made
+ * of numbers i and i + dims/2 (halves, not neighbours), and a token at position t of its
+ * sequence turns it by an angle of kernels/rope.h. The rest of a head stays. A rotation's
+ * gradient is the rotation back, so backward keeps nothing.
  *
- * Attributes: heads and head_dim (0: from the other and the width), rope, batch and sequence (0:
- * the graph's). */
+ * Attributes: heads and head_dim (0: from the other and the width), rope, batch and sequence
+ * (0: the graph's). */
 #include "graph/op.h"
 
 #include <math.h>
