@@ -341,8 +341,9 @@ static mpt_exit check_together(const mpt_options *options) {
         return MPT_EXIT_USAGE;
     }
     if (options->command == MPT_COMMAND_EXPORT && !options->out) {
-        fprintf(stderr, "mptrun: export where? mptrun export %s --out model.safetensors; see "
-                        "mptrun help export\n",
+        fprintf(stderr,
+                "mptrun: export where? mptrun export %s --out model.safetensors; see "
+                "mptrun help export\n",
                 options->words[0]);
         return MPT_EXIT_USAGE;
     }
