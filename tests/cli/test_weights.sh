@@ -53,7 +53,7 @@ cmp -s initial.safetensors other.safetensors && wrong "the seed changes nothing"
 # Bad weights: exit 1, named, and no run folder.
 try gpt2.lua --weights "$ORACLE/llama/model.safetensors" --quiet --out bad
 want_status 1
-want_err '/llama/model.safetensors: 28 tensors missing: .*wte.weight.* and 20 more; 21 tensors that'
+want_err '/llama/model.safetensors: 27 tensors missing: .*wpe.weight.* and 19 more; 20 tensors that'
 [ ! -e bad ] || wrong "bad weights left a run folder"
 try gpt2.lua --weights nowhere --quiet --out bad
 want_status 1
