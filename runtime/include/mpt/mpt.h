@@ -374,6 +374,12 @@ MPT_API bool mpt_trainer_param(const mpt_trainer *trainer, int index, mpt_param_
  * also where the last call of this trainer was no mpt_trainer_forward with gradients. */
 MPT_API bool mpt_trainer_gradient(const mpt_trainer *trainer, int index, mpt_param_view *out);
 
+/* Weights from a checkpoint instead of those there are: a safetensors file, the index of its
+ * shards, or a folder with one of the two; names are Hugging Face's, with or without the model's
+ * root. MPT_DATA names the tensors that are missing, unknown, misshapen or not finite, and then
+ * nothing has changed. Moments and delayed scales start anew. */
+MPT_API MPT_CHECKED mpt_status mpt_trainer_load_weights(mpt_trainer *trainer, const char *path);
+
 /* What operands with delayed scaling carry from step to step, by index: those of all phases.
  * With the parameters and moments it is the state of a run. */
 typedef struct mpt_scale_view {
