@@ -306,6 +306,12 @@ typedef struct mpt_trainer_options {
     size_t size;
     mpt_write_fn metrics; /* metrics.jsonl, a whole line a call; NULL: none */
     void *metrics_ud;
+    /* Faults for a drill, each in one element at one attempted step, counted from 0:
+     * "grad:wte.weight=inf@3", "act:h.0.attn=nan@5", "weight:wpe.weight=1e30@7". A gradient
+     * gets it behind the micro-batches, an activation in the first of them, a weight for the
+     * length of the step. Copied. */
+    const char *const *inject;
+    int n_inject;
 } mpt_trainer_options;
 #define MPT_TRAINER_OPTIONS_INIT ((mpt_trainer_options){.size = sizeof(mpt_trainer_options)})
 
@@ -375,9 +381,9 @@ MPT_API bool mpt_trainer_param(const mpt_trainer *trainer, int index, mpt_param_
 MPT_API bool mpt_trainer_gradient(const mpt_trainer *trainer, int index, mpt_param_view *out);
 
 /* Weights from a checkpoint instead of those there are: a safetensors file, the index of its
- * shards, or a folder with one of the two; names are Hugging Face's, with or without the model's
- * root. MPT_DATA names the tensors that are missing, unknown, misshapen or not finite, and then
- * nothing has changed. Moments and delayed scales start anew. */
+ * shards, or a folder with one of the two; names are Hugging Face's, with or without the
+ * model's root. MPT_DATA names the tensors that are missing, unknown, misshapen or not finite,
+ * and then nothing has changed. Moments and delayed scales start anew. */
 MPT_API MPT_CHECKED mpt_status mpt_trainer_load_weights(mpt_trainer *trainer, const char *path);
 
 /* What operands with delayed scaling carry from step to step, by index: those of all phases.
