@@ -123,14 +123,14 @@ static void test_nemotron_when_the_pattern_is_wrong_then_it_is_refused(void **st
     mpt_ctx *ctx = mpt_test_ctx();
     mpt_recipe *recipe = NULL;
     mpt_graph *graph = NULL;
-    static const char size[] = "require 'models.nemotron_h' { pattern = 'ME', hidden_size = "
-                               "32, intermediate_size = 64,"
-                               "heads = 4, kv_heads = 2, head_dim = 8, mamba_heads = 8, "
-                               "mamba_head_dim = 8, state = 16,"
-                               "groups = 2, conv_kernel = 4 }";
+    static const char size[] = "require 'models.nemotron_h' { hybrid_override_pattern = 'MX', "
+                               "hidden_size = 32, intermediate_size = 64, "
+                               "num_attention_heads = 4, num_key_value_heads = 2, "
+                               "head_dim = 8, mamba_num_heads = 8, mamba_head_dim = 8, "
+                               "ssm_state_size = 16, n_groups = 2, conv_kernel = 4 }";
     assert_int_equal(draw(ctx, size, &recipe, &graph), MPT_INVALID);
     assert_non_null(
-        strstr(mpt_ctx_error(ctx)->message, "the pattern may hold M, * and -, not 'E'"));
+        strstr(mpt_ctx_error(ctx)->message, "the pattern may hold M, * and -, not 'X'"));
     mpt_graph_destroy(graph);
     mpt_recipe_destroy(recipe);
     mpt_ctx_destroy(ctx);
@@ -319,9 +319,10 @@ static void test_names_when_nemotron_h_then_they_are_the_checkpoint_s(void **sta
     (void)state;
     static const int64_t parts[] = {32, 16, 16};
     compare_names("nemotron_h", "model.",
-                  "require 'models.nemotron_h' { pattern = 'M-M*-', hidden_size = 32, "
-                  "intermediate_size = 64, heads = 4, kv_heads = 2, head_dim = 8, "
-                  "mamba_heads = 8, mamba_head_dim = 8, state = 16, groups = 2, "
+                  "require 'models.nemotron_h' { hybrid_override_pattern = 'M-M*-', "
+                  "hidden_size = 32, intermediate_size = 64, num_attention_heads = 4, "
+                  "num_key_value_heads = 2, head_dim = 8, mamba_num_heads = 8, "
+                  "mamba_head_dim = 8, ssm_state_size = 16, n_groups = 2, "
                   "conv_kernel = 4, vocab_size = 96 }",
                   parts);
 }
