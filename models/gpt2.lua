@@ -59,6 +59,7 @@ end
 return model {
   name = "gpt2",
   root = "h",
+  prefix = "transformer.",
   sizes = {
     tiny = { n_layer = 2, n_embd = 32, n_head = 4, n_positions = 64 },
     base = { n_layer = 4, n_embd = 128, n_head = 4, n_positions = 128 },

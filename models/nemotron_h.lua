@@ -154,6 +154,7 @@ local pattern_8b = "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-"
 -- Without a vocab_size the model takes the vocabulary of its data.
 return model {
   name = "nemotron_h",
+  prefix = "backbone.",
   sizes = {
     -- Nemotron-Nano-12B-v2-Base, the 12B of the NVFP4 paper: 12,310,001,152 parameters.
     ["12b"] = {

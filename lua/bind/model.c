@@ -42,6 +42,18 @@ void mpt_model_refuse_positions(lua_State *L, const char *path) {
     lua_settop(L, value);
 }
 
+/* What the names of a checkpoint start with: nothing, or words that end in dots. */
+static void check_prefix(lua_State *L, int model) {
+    int type = mpt_lua_value_get(L, model, "prefix");
+    const char *text = type == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    size_t n = strlen(text);
+    if ((type != LUA_TNIL && type != LUA_TSTRING) || (n > 0 && text[n - 1] != '.') ||
+        (n > 0 && !mpt_lua_is_plain(L, -1)))
+        fail_at(L, mpt_lua_value_at(L, model)->where, "write prefix = \"transformer.\"",
+                "model.prefix: cannot be %s", mpt_lua_describe(L, -1));
+    lua_pop(L, 1);
+}
+
 /* Refuses a part of the model at `model` that is there and of another kind; the value of a
  * table is on the top then, of a function the function. */
 static void check_part(lua_State *L, int model, const char *name, bool table) {
@@ -59,8 +71,8 @@ static void check_part(lua_State *L, int model, const char *name, bool table) {
 
 /* Its line is the model file's. */
 void mpt_model_check(lua_State *L, int model) {
-    static const char *const known[] = {"name",     "sizes", "graph", "root",
-                                        "defaults", "only",  "config"};
+    static const char *const known[] = {"name",   "sizes",    "graph", "root",
+                                        "prefix", "defaults", "only",  "config"};
     const mpt_lua_value *value = mpt_lua_value_at(L, model);
     if (mpt_lua_value_get(L, model, "name") != LUA_TSTRING)
         fail_at(L, value->where, "write name = \"gpt2\"", "model.name: missing");
@@ -75,6 +87,7 @@ void mpt_model_check(lua_State *L, int model) {
         fail_at(L, value->where, "write graph = function(nn, size) ... end",
                 "model.graph: missing");
     lua_pop(L, 3);
+    check_prefix(L, model);
     check_part(L, model, "defaults", true);
     check_part(L, model, "only", true);
     check_part(L, model, "config", false);
@@ -87,7 +100,7 @@ void mpt_model_check(lua_State *L, int model) {
         const char *nearest = mpt_nearest(key, known, (int)MPT_COUNT(known));
         if (!nearest || strcmp(nearest, key) != 0)
             fail_at(L, mpt_lua_value_where(L, model, -2),
-                    "model has name, sizes, graph, root, defaults, only, config",
+                    "model has name, sizes, graph, root, prefix, defaults, only, config",
                     "model: no field '%s'", key);
     }
     lua_pop(L, 1);
@@ -255,6 +268,12 @@ static int build_body(lua_State *L) {
     if (mpt_lua_value_get(L, 4, "root") != LUA_TSTRING)
         lua_pushliteral(L, "layers"); /* over the nil */
     lua_setfield(L, LUA_REGISTRYINDEX, "mpt.root");
+    lua_settop(L, 4);
+    if (mpt_lua_value_get(L, 4, "prefix") == LUA_TSTRING) {
+        nn->graph->root = mpt_arena_strdup(&nn->graph->arena, lua_tostring(L, -1));
+        if (!nn->graph->root)
+            mpt_sandbox_check(L, MPT_OUT_OF_MEMORY);
+    }
     lua_settop(L, 4);
     mpt_lua_value_get(L, 4, "graph");
     mpt_nn_push(L);

@@ -198,8 +198,9 @@ typedef struct mpt_graph {
     mpt_value_id logits;
     mpt_value_id finite, norm; /* after update.c: first bad gradient or -1, global norm */
     int n_pruned;              /* nodes that prune.c has taken away */
-    bool pruned;               /* from here on a node that nothing reads is a fault */
-    bool checking; /* set on verify's copy: inference checks outputs and makes none */
+    const char *root; /* of its names in a checkpoint, "transformer."; NULL: none known */
+    bool pruned;      /* from here on a node that nothing reads is a fault */
+    bool checking;    /* set on verify's copy: inference checks outputs and makes none */
 } mpt_graph;
 
 mpt_status mpt_graph_create(mpt_ctx *ctx, int64_t batch, int64_t sequence, int64_t vocab,

@@ -242,6 +242,10 @@ const mpt_reference_word mpt_reference_model[] = {
     {"graph", "graph", "The function that draws: of `nn` and of the size. Required."},
     {"root", "root",
      "What paths of blocks begin with: `\"h\"` gives `h.0.`. Default `\"layers\"`."},
+    {"prefix", "prefix",
+     "What names of its tensors begin with in checkpoints: `\"transformer.\"`. Default "
+     "nothing. "
+     "Files with another root are read all the same."},
     {NULL, NULL, NULL},
 };
 

@@ -42,7 +42,8 @@ typedef struct mpt_layer {
     int64_t in_features, out_features; /* 0 where the kind has none */
     int n_parts; /* a fused layer names its parts: q_proj, k_proj, v_proj; else 0 */
     const char *const *parts;
-    mpt_where where; /* line of the model file */
+    int64_t *part_rows; /* of each part's weight; all 0: unknown. NULL: no parts */
+    mpt_where where;    /* line of the model file */
 } mpt_layer;
 
 /* The three GEMMs of a linear layer and their six operand slots, in the order of recipes.md. */

@@ -20,6 +20,7 @@ struct mpt_trainer {
     mpt_write_fn metrics;
     void *metrics_ud;
     mpt_state *state;
+    const char *root; /* of the checkpoint that the weights came from; NULL: from none */
     int n_executors;
     mpt_executor **executors;  /* one a phase, then those of evaluation; over the one state */
     int phase;                 /* the current one */
