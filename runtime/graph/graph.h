@@ -207,6 +207,11 @@ mpt_status mpt_graph_create(mpt_ctx *ctx, int64_t batch, int64_t sequence, int64
                             mpt_graph **out);
 void mpt_graph_destroy(mpt_graph *graph);
 
+/* How many token ids the model takes, the rows of its smallest table of tokens, and how many
+ * columns its logits have: both at least the vocabulary that it was drawn for. */
+int64_t mpt_graph_n_ids(const mpt_graph *graph);
+int64_t mpt_graph_n_logits(const mpt_graph *graph);
+
 /* Appends a value; -1 when out of memory (error set). Name is copied. */
 mpt_value_id mpt_graph_value(mpt_graph *graph, const char *name, mpt_value_kind kind,
                              mpt_dtype dtype, int rank, const int64_t *dims);

@@ -117,6 +117,8 @@ static void wrong_accessors(objects *o) {
     assert_false(mpt_trainer_operand(o->trainer, 0, NULL));
     assert_false(mpt_trainer_operand(o->trainer, -1, &operand));
     mpt_trainer_count_next(NULL);
+    assert_false(mpt_trainer_gradient(NULL, 0, &param));
+    assert_false(mpt_trainer_gradient(o->trainer, 0, &param)); /* no forward was run */
 }
 
 static void wrong_load_file(objects *o) {
@@ -302,6 +304,14 @@ static void wrong_trainer_calls(objects *o) {
     refused(o, mpt_trainer_eval(o->trainer, -1, &loss), "max_windows is -1");
 }
 
+static void wrong_trainer_forward(objects *o) {
+    mpt_forward_options options = MPT_FORWARD_OPTIONS_INIT, half = {.size = 4};
+    BARE(mpt_trainer_forward(NULL, &options, NULL, NULL));
+    refused(o, mpt_trainer_forward(o->trainer, NULL, NULL, NULL), "options is NULL");
+    refused(o, mpt_trainer_forward(o->trainer, &half, NULL, NULL), "the options have size 4");
+    refused(o, mpt_trainer_forward(o->trainer, &options, NULL, NULL), "tokens is NULL");
+}
+
 static void wrong_quantize_file(objects *o) {
     mpt_quantize_options options = MPT_QUANTIZE_OPTIONS_INIT, half = {.size = 4};
     BARE(mpt_quantize_file(NULL, "e4m3", "a", "b", NULL, NULL));
@@ -366,7 +376,7 @@ static const row rows[] = {
     {"mpt_ctx_error mpt_ctx_memory mpt_status_name mpt_status_text mpt_version mpt_nearest "
      "mpt_recipe_name mpt_recipe_source mpt_program_get_info mpt_program_warning "
      "mpt_stage_name mpt_trainer_done mpt_trainer_param mpt_trainer_scale "
-     "mpt_trainer_count_next mpt_trainer_operand",
+     "mpt_trainer_count_next mpt_trainer_operand mpt_trainer_gradient",
      wrong_accessors},
     {"mpt_recipe_load_file", wrong_load_file},
     {"mpt_recipe_load_string", wrong_load_string},
@@ -387,6 +397,7 @@ static const row rows[] = {
     {"mpt_recipe_annotations", wrong_annotations},
     {"mpt_trainer_create", wrong_trainer_create},
     {"mpt_trainer_step mpt_trainer_eval mpt_trainer_finish", wrong_trainer_calls},
+    {"mpt_trainer_forward", wrong_trainer_forward},
     {"mpt_quantize_file", wrong_quantize_file},
     {"mpt_probe_file", wrong_probe_file},
     {"mpt_bench_quantizers", wrong_bench},
