@@ -9,7 +9,7 @@
 #include "lua/bind/library.h"
 #include "lua/bind/model.h"
 
-typedef enum size_kind { UNKNOWN, INTEGER, NUMBER, TEXT, BOOLEAN, ANY } size_kind;
+typedef enum size_kind { UNKNOWN, INTEGER, NUMBER, TEXT, BOOLEAN, TABLE, ANY } size_kind;
 
 /* What one field can be. */
 typedef struct size_field {
@@ -26,7 +26,7 @@ static size_kind kind_of(lua_State *L, int index) {
     case LUA_TBOOLEAN:
         return BOOLEAN;
     default:
-        return ANY;
+        return mpt_lua_value_of_kind(L, index, MPT_LUA_TABLE) ? TABLE : ANY;
     }
 }
 
@@ -74,6 +74,8 @@ static bool fits(lua_State *L, const size_field *field) {
         return type == LUA_TSTRING && lua_rawlen(L, -1) > 0;
     case BOOLEAN:
         return type == LUA_TBOOLEAN;
+    case TABLE: /* what is in it, the word that reads it checks */
+        return mpt_lua_value_of_kind(L, -1, MPT_LUA_TABLE) != NULL;
     case UNKNOWN:
     case ANY:
         break;
@@ -96,8 +98,10 @@ static void show(lua_State *L, char *out, size_t size) {
 static void fail_size(lua_State *L, int size, int key, const char *path,
                       const size_field *field) {
     char shown[64], way_out[64];
-    static const char *const ways[] = {
-        [NUMBER] = "give a number", [TEXT] = "give a text", [BOOLEAN] = "give true or false"};
+    static const char *const ways[] = {[NUMBER] = "give a number",
+                                       [TEXT] = "give a text",
+                                       [BOOLEAN] = "give true or false",
+                                       [TABLE] = "give a table"};
     show(L, shown, sizeof shown);
     if (field->kind == INTEGER)
         snprintf(way_out, sizeof way_out, "give an integer of at least %lld",

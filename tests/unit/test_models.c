@@ -257,8 +257,11 @@ static void test_gpt2_when_a_published_size_then_the_counts_are_its_own(void **s
 static void test_small_models_when_drawn_then_they_take_the_data_s_words(void **state) {
     (void)state;
     static const char *const expressions[] = {
-        "require 'models.gpt2' 'tiny'", "require 'models.mlp' 'tiny'",
+        "require 'models.gpt2' 'tiny'",
+        "require 'models.mlp' 'tiny'",
         "require 'models.mlp' 'small'",
+        "require 'models.llama' 'tiny'",
+        "require 'models.transformer' '1.2b_proxy'",
         "require 'models.mlp' { layers = 1, width = 16, hidden = 16 }"};
     for (size_t i = 0; i < MPT_COUNT(expressions); i++) {
         drawn d = draw_ok(expressions[i]);
@@ -379,6 +382,16 @@ static void test_names_when_nemotron_h_then_they_are_the_checkpoint_s(void **sta
                   parts);
 }
 
+static void test_names_when_llama_then_they_are_the_checkpoint_s(void **state) {
+    (void)state;
+    static const int64_t parts[] = {32, 16, 16};
+    compare_names("llama", "model.",
+                  "require 'models.llama' { hidden_size = 32, intermediate_size = 80, "
+                  "num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2, "
+                  "vocab_size = 96 }",
+                  parts);
+}
+
 /* ---- misuse of nn ---- */
 
 static void refuse_graph(const char *body, const char *message) {
@@ -451,6 +464,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_model_when_the_vocabulary_is_too_small_then_it_is_refused),
     cmocka_unit_test(test_names_when_gpt2_then_they_are_the_checkpoint_s),
     cmocka_unit_test(test_names_when_nemotron_h_then_they_are_the_checkpoint_s),
+    cmocka_unit_test(test_names_when_llama_then_they_are_the_checkpoint_s),
     cmocka_unit_test(test_nn_when_misused_then_the_model_s_line_is_named),
 };
 MPT_TEST_MAIN(cases)
