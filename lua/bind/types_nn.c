@@ -34,7 +34,7 @@ static const char *key_type(const char *read) {
         {"INT64", "integer"},   {"INT32", "integer"}, {"BOOL", "boolean"},
         {"FLOAT", "number"},    {"TIED", "string"},   {"LAYOUT", "\"conv1d\""},
         {"PARTS", "string[]"},  {"INIT", "mpt.init"}, {"BIAS_INIT", "mpt.init"},
-        {"SIZES", "integer[]"},
+        {"SIZES", "integer[]"}, {"SIGNED", "number"}, {"ROPE", "table"},
     };
     for (size_t i = 0; i < MPT_COUNT(types); i++)
         if (strcmp(types[i][0], read) == 0)

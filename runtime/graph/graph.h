@@ -117,6 +117,23 @@ typedef struct mpt_gemm_sum {
     int32_t promote;      /* products after which it moves to an FP32 total; 0: never */
 } mpt_gemm_sum;
 
+/* The angles of rope: a token at position t turns its pair i by t * theta^(-2 i / dims), where
+ * the scaling does not say otherwise (kernels/rope.h). */
+typedef enum mpt_rope_scaling {
+    MPT_ROPE_DEFAULT,
+    MPT_ROPE_LINEAR, /* all angles over `factor` */
+    MPT_ROPE_LLAMA3  /* slow ones over `factor`, fast ones as they are, smooth between */
+} mpt_rope_scaling;
+
+typedef struct mpt_rope {
+    float theta;  /* 0 reads as 10000 */
+    int32_t dims; /* of a head, the first of them, that turn; 0: all */
+    mpt_rope_scaling scaling;
+    float factor;
+    float low_freq_factor, high_freq_factor; /* llama3: turns within the original length ... */
+    int32_t original_positions;              /* ... that are slow, and fast */
+} mpt_rope;
+
 /* Attributes of all ops in one flat struct: few enough that a union would only hide them. Which
  * op reads which is said at the head of its op_*.c. */
 typedef struct mpt_attrs {
@@ -128,7 +145,10 @@ typedef struct mpt_attrs {
     int32_t n_sizes;
     int64_t sizes[MPT_MAX_PARTS]; /* split: widths of the parts */
     bool exact;                   /* gelu: erf instead of tanh */
-    mpt_dtype softmax;            /* attention: of the probabilities in its second product */
+    mpt_rope rope;
+    float p;           /* dropout: the share that is dropped */
+    uint32_t scope;    /* dropout: hash of its layer's path, which keys its bits */
+    mpt_dtype softmax; /* attention: of the probabilities in its second product */
     /* linear, linear_dgrad, linear_wgrad: constant factor on the product (tensor scales), and
      * how it is summed up */
     float alpha;

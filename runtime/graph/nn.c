@@ -30,6 +30,12 @@ static const nn_word words[] = {
     {MPT_OP_gelu, MPT_LAYER_OTHER, false, 1, 1},
     {MPT_OP_silu, MPT_LAYER_OTHER, false, 1, 1},
     {MPT_OP_relu2, MPT_LAYER_OTHER, false, 1, 1},
+    {MPT_OP_softplus, MPT_LAYER_OTHER, false, 1, 1},
+    {MPT_OP_swiglu, MPT_LAYER_OTHER, false, 2, 1},
+    {MPT_OP_softmax, MPT_LAYER_OTHER, false, 1, 1},
+    {MPT_OP_scale, MPT_LAYER_OTHER, false, 1, 1},
+    {MPT_OP_dropout, MPT_LAYER_OTHER, true, 1, 1},
+    {MPT_OP_rope, MPT_LAYER_OTHER, false, 1, 1},
     {MPT_OP_add, MPT_LAYER_OTHER, false, 2, 1},
     {MPT_OP_mul, MPT_LAYER_OTHER, false, 2, 1},
     {MPT_OP_split, MPT_LAYER_OTHER, false, 1, MPT_ANY},
@@ -226,6 +232,10 @@ static mpt_status call(mpt_nn *nn, mpt_op op, const mpt_nn_args *args, mpt_value
     node.attrs.batch = graph->batch;
     node.attrs.sequence = graph->sequence;
     MPT_TRY(check_call(nn, word, args, &node));
+    if (op == MPT_OP_dropout && args->attrs.p == 0) { /* nothing is dropped: no operation */
+        out[(*n_out)++] = node.in[0];
+        return mpt_op_expect(graph, &node, 0, "x");
+    }
     if (args->name && *args->name)
         MPT_TRY(add_layer(nn, word, args, &node));
     MPT_TRY(mpt_nn_add_params(nn, &node, args));

@@ -2,34 +2,38 @@
  *
  * A file is known by its content. What the trainer keeps beside its weights, moments and
  * delayed scales, was made with the old ones, so loading starts it anew. */
-#include "train/weights_source.h"
+#include "train/weights_file.h"
 
 #include <string.h>
 
+#include "io/llmc.h"
 #include "train/trainer.h"
 
 /* ---- reading ---- */
 
-static mpt_status load_safetensors(const mpt_graph *graph, const char *path,
+static mpt_status load_safetensors(const mpt_weights_map *map, const char *path,
                                    float *const *params, const char **out_root) {
-    mpt_weights_map map;
-    mpt_safetensors *file = NULL;
-    mpt_status status = mpt_weights_map_create(graph, MPT_WEIGHTS_HF, &map);
-    if (status == MPT_OK)
-        status = mpt_safetensors_open(graph->ctx, path, &file);
-    if (status == MPT_OK) {
-        mpt_weights_source source = {path, mpt_safetensors_at(file, 0),
-                                     mpt_safetensors_count(file)};
-        status = mpt_weights_load_source(&map, &source, params, out_root);
-    }
+    mpt_safetensors *file;
+    MPT_TRY(mpt_safetensors_open(map->ctx, path, &file));
+    mpt_weights_source source = {path, mpt_safetensors_at(file, 0),
+                                 mpt_safetensors_count(file)};
+    mpt_status status = mpt_weights_load_source(map, &source, params, out_root);
     mpt_safetensors_close(file);
-    mpt_weights_map_destroy(&map);
     return status;
 }
 
 mpt_status mpt_weights_load(const mpt_graph *graph, const char *path, float *const *params,
                             const char **out_root) {
-    return load_safetensors(graph, path, params, out_root);
+    mpt_weights_map map;
+    bool llmc = mpt_llmc_is(path);
+    mpt_status status =
+        mpt_weights_map_create(graph, llmc ? MPT_WEIGHTS_PLAIN : MPT_WEIGHTS_HF, &map);
+    if (status == MPT_OK && llmc)
+        status = mpt_weights_load_llmc(&map, path, params);
+    else if (status == MPT_OK)
+        status = load_safetensors(&map, path, params, out_root);
+    mpt_weights_map_destroy(&map);
+    return status;
 }
 
 /* ---- the trainer's ---- */
@@ -60,4 +64,12 @@ mpt_status mpt_trainer_load_weights(mpt_trainer *trainer, const char *path) {
                              &trainer->root));
     forget_old_weights(trainer);
     return MPT_OK;
+}
+
+mpt_status mpt_trainer_save_weights(const mpt_trainer *trainer, const char *path,
+                                    const mpt_save_options *options) {
+    MPT_REQUIRE_OBJECT(trainer);
+    MPT_REQUIRE(trainer->ctx, path);
+    return mpt_weights_save(trainer->program->phases[0]->graph, trainer->root,
+                            (const float *const *)trainer->state->master, path, options);
 }

@@ -77,4 +77,12 @@ const char *mpt_weights_root(const mpt_graph *graph, int index);
 mpt_status mpt_weights_load(const mpt_graph *graph, const char *path, float *const *params,
                             const char **out_root);
 
+/* ---- writing ---- */
+
+/* Writes one buffer a parameter, masters or gradients, as mpt_trainer_save_weights says. `root`
+ * is that of the names; NULL: the model's own. */
+mpt_status mpt_weights_save(const mpt_graph *graph, const char *root,
+                            const float *const *params, const char *path,
+                            const mpt_save_options *options);
+
 #endif

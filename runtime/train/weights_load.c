@@ -4,7 +4,7 @@
  * the root that most of them have; then shapes and types, then every value are looked at, and
  * each of the three passes names all that it finds in one error. What is written is the same
  * values, read once more from the map. */
-#include "train/weights_source.h"
+#include "train/weights_file.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -443,6 +443,13 @@ DRAW(draw_attention, mpt_model_attention(nn, "a", NULL, 1, 1))
 DRAW(draw_conv1d, mpt_model_conv1d(nn, NULL, x, 4, true))
 DRAW(draw_scan, mpt_model_ssm_scan(nn, "s", NULL, 1, 1))
 DRAW(draw_activation, mpt_model_activation(nn, NULL, x))
+DRAW(draw_rope, mpt_model_rope(nn, -1, MPT_ROPE(.heads = 1)))
+DRAW(draw_rope_size, mpt_model_rope(nn, x, &(mpt_rope_options){.size = 0}))
+DRAW(draw_rope_kind, mpt_model_rope(nn, x, MPT_ROPE(.heads = 1, .kind = (mpt_rope_kind)3)))
+DRAW(draw_scale, mpt_model_scale(nn, -1, 2))
+DRAW(draw_swiglu, mpt_model_swiglu(nn, x, -1))
+DRAW(draw_dropout, mpt_model_dropout(nn, NULL, x, 0.5f))
+DRAW(draw_dropout_of_ids, mpt_model_dropout(nn, "d", x, 0))
 DRAW(draw_add, mpt_model_add(nn, x, 99))
 DRAW(draw_mul, mpt_model_mul(nn, -7, x))
 DRAW(draw_split, mpt_model_split(nn, x, NULL, 2, ids))
@@ -476,6 +483,13 @@ static const drawing_case drawings[] = {
     {"mpt_model_conv1d", draw_conv1d, "needs a name"},
     {"mpt_model_ssm_scan", draw_scan, "x_b_c_dt is NULL"},
     {"mpt_model_activation", draw_activation, "kind is NULL"},
+    {"mpt_model_rope", draw_rope, "is no value"},
+    {"mpt_model_rope", draw_rope_size, "the options have size 0"},
+    {"mpt_model_rope", draw_rope_kind, "options.kind is 3"},
+    {"mpt_model_scale", draw_scale, "is no value"},
+    {"mpt_model_swiglu", draw_swiglu, "is no value"},
+    {"mpt_model_dropout", draw_dropout, "needs a name"},
+    {"mpt_model_dropout", draw_dropout_of_ids, "expected a floating format"},
     {"mpt_model_add", draw_add, "is no value"},
     {"mpt_model_mul", draw_mul, "is no value"},
     {"mpt_model_split", draw_split, "widths is NULL"},

@@ -381,10 +381,31 @@ MPT_API bool mpt_trainer_param(const mpt_trainer *trainer, int index, mpt_param_
 MPT_API bool mpt_trainer_gradient(const mpt_trainer *trainer, int index, mpt_param_view *out);
 
 /* Weights from a checkpoint instead of those there are: a safetensors file, the index of its
- * shards, or a folder with one of the two; names are Hugging Face's, with or without the
- * model's root. MPT_DATA names the tensors that are missing, unknown, misshapen or not finite,
- * and then nothing has changed. Moments and delayed scales start anew. */
+ * shards, a folder with one of the two, or a GPT-2 checkpoint of llm.c; names are Hugging Face's, with or without the model's
+ * root. MPT_DATA names the tensors that are missing, unknown, misshapen or not finite, and then
+ * nothing has changed. Moments and delayed scales start anew. */
 MPT_API MPT_CHECKED mpt_status mpt_trainer_load_weights(mpt_trainer *trainer, const char *path);
+
+/* Writes the weights: to one file where the path ends in .safetensors, as a GPT-2 checkpoint of
+ * llm.c where it ends in .bin, else into a folder, which is made: model.safetensors, or shards
+ * with their index where that would be larger than shard_bytes. Names have the root that was
+ * read, or the model's own; each file is there whole or not at all. MPT_DATA names what is too
+ * large for the type. */
+typedef enum mpt_weight_type {
+    MPT_WEIGHT_FP32,
+    MPT_WEIGHT_BF16,
+    MPT_WEIGHT_FP16,
+    MPT_WEIGHT_TYPE_COUNT
+} mpt_weight_type;
+typedef struct mpt_save_options {
+    size_t size;
+    mpt_weight_type type;
+    uint64_t shard_bytes; /* of a file in a folder; 0: 5 GB */
+} mpt_save_options;
+#define MPT_SAVE_OPTIONS_INIT ((mpt_save_options){.size = sizeof(mpt_save_options)})
+MPT_API MPT_CHECKED mpt_status mpt_trainer_save_weights(const mpt_trainer *trainer,
+                                                        const char *path,
+                                                        const mpt_save_options *options);
 
 /* What operands with delayed scaling carry from step to step, by index: those of all phases.
  * With the parameters and moments it is the state of a run. */
