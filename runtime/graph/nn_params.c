@@ -77,6 +77,18 @@ static mpt_status tie(mpt_graph *graph, mpt_node *node, const char *name) {
     return status;
 }
 
+/* The vocabulary, for a model that has none of its own. What the largest id needs is no answer:
+ * other data would make another model. */
+static mpt_status take_vocab(mpt_graph *graph, const mpt_node *node, int64_t *out) {
+    *out = graph->vocab;
+    if (!graph->vocab_unstated)
+        return MPT_OK;
+    mpt_status status = MPT_OP_FAIL(
+        graph, node, "takes its rows from the data's vocabulary, which nothing states");
+    mpt_hint(graph->ctx, MPT_NN_STATE_VOCAB);
+    return status;
+}
+
 static mpt_status linear_params(mpt_graph *graph, mpt_node *node, const mpt_nn_args *args) {
     MPT_TRY(mpt_op_expect2(graph, node, 0, "x", MPT_ANY, MPT_ANY));
     int64_t in = mpt_op_in(graph, node, 0)->dims[1], out = args->out_features;
@@ -85,7 +97,7 @@ static mpt_status linear_params(mpt_graph *graph, mpt_node *node, const mpt_nn_a
         if (out == 0)
             out = mpt_op_in(graph, node, 1)->dims[0];
     } else if (out == 0 && args->head) {
-        out = graph->vocab;
+        MPT_TRY(take_vocab(graph, node, &out));
     }
     if (out < 1)
         return MPT_OP_FAIL(graph, node, "out is %lld, expected at least 1", (long long)out);
@@ -107,8 +119,10 @@ static mpt_status linear_params(mpt_graph *graph, mpt_node *node, const mpt_nn_a
 
 /* A table must have a row for every id that can come. */
 static mpt_status embedding_params(mpt_graph *graph, mpt_node *node, const mpt_nn_args *args) {
-    int64_t rows = args->rows ? args->rows : graph->vocab;
+    int64_t rows = args->rows;
     MPT_TRY(mpt_op_expect_ids(graph, node, 0, "ids", MPT_ANY));
+    if (!rows)
+        MPT_TRY(take_vocab(graph, node, &rows));
     if (args->out_features < 1)
         return MPT_OP_FAIL(graph, node, "out is %lld, expected at least 1",
                            (long long)args->out_features);
