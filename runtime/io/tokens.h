@@ -94,9 +94,9 @@ typedef enum mpt_content {
  * OTHER: whoever opens it says why. */
 mpt_content mpt_content_of(const char *path);
 
-/* Whether a file has a byte 0 among its first 2^20: text has none, tokens without a header do,
- * because small ids are common. */
-bool mpt_content_has_zeros(const char *path);
+/* Whether a file that is OTHER looks like tokens without a header all the same: it has a whole
+ * number of uint16, and a byte 0 among its first 2^20. Text has none; small ids are common. */
+bool mpt_content_looks_like_ids(const char *path);
 
 /* ---- writing ---- */
 

@@ -3,8 +3,8 @@
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "io/safetensors_read.h"
@@ -155,18 +155,19 @@ mpt_content mpt_content_of(const char *path) {
     return beside_an_index(path) ? MPT_CONTENT_TOKENS : MPT_CONTENT_OTHER;
 }
 
-bool mpt_content_has_zeros(const char *path) {
+bool mpt_content_looks_like_ids(const char *path) {
     unsigned char piece[4096];
-    FILE *file = fopen(path, "rbe");
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     bool found = false;
-    size_t n;
-    for (int i = 0; file && i < 256 && !found; i++) {
-        n = fread(piece, 1, sizeof piece, file);
-        found = memchr(piece, 0, n) != NULL;
-        if (n < sizeof piece)
+    bool even = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size % 2 == 0;
+    for (int i = 0; even && i < 256 && !found; i++) {
+        ssize_t n = pread(fd, piece, sizeof piece, (off_t)i * (off_t)sizeof piece);
+        if (n <= 0)
             break;
+        found = memchr(piece, 0, (size_t)n) != NULL;
     }
-    if (file)
-        fclose(file);
-    return found;
+    if (fd >= 0)
+        close(fd);
+    return found && mpt_content_of(path) == MPT_CONTENT_OTHER;
 }

@@ -105,8 +105,11 @@ static mpt_status check_type(const mpt_tokens *t, int64_t vocab) {
         MPT_FAIL(t->ctx, MPT_DATA, t->where,
                  "%s: holds %s, whose ids end at %" PRId64 ", and the vocabulary has %" PRId64,
                  t->path, mpt_token_type_name(t->type), most, vocab);
-    mpt_hint(t->ctx, "larger ids would have lost their upper bits: make the file anew with 32 "
-                     "bits (mptrun tokens --format llmc32), or state the vocabulary it has");
+    mpt_hint(t->ctx,
+             t->format == MPT_TOKENS_TEXT
+                 ? "bytes are a vocabulary of 256 words; a tokenizer makes larger ids"
+                 : "larger ids would have lost their upper bits: make the file anew with 32 "
+                   "bits (mptrun tokens --format llmc32), or state the vocabulary it has");
     return status;
 }
 

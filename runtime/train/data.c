@@ -39,14 +39,14 @@ static mpt_status open_file(mpt_data *data, mpt_data_kind kind, const char *path
 }
 
 /* What --data names is what its content says, and text where that says nothing: tokens without
- * a header look like any bytes, so that only a byte 0 among them is suspicious. */
+ * a header look like any bytes, so that only a byte 0 among them gives a warning. */
 static mpt_status open_override(mpt_data *data, const char *path, int64_t words) {
     static const mpt_data_kind kinds[] = {[MPT_CONTENT_OTHER] = MPT_DATA_TEXT,
                                           [MPT_CONTENT_TOKENS] = MPT_DATA_TOKENS,
                                           [MPT_CONTENT_SAFETENSORS] = MPT_DATA_BATCHES};
     mpt_data_kind kind = kinds[mpt_content_of(path)];
     MPT_TRY(open_file(data, kind, path, words));
-    if (kind == MPT_DATA_TEXT && mpt_content_has_zeros(path))
+    if (kind == MPT_DATA_TEXT && mpt_content_looks_like_ids(path))
         mpt_log(data->ctx, MPT_LOG_WARNING,
                 "%s: is read as text, byte by byte, and has bytes that are 0; if it holds "
                 "nanoGPT's tokens, say data = tokens { path = ..., vocab = n }",
