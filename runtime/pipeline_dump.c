@@ -11,7 +11,7 @@
 
 static mpt_status redraw(const mpt_program *program, mpt_graph **out) {
     mpt_drawing drawing = {program->proxy, program->train.micro_batch, program->train.sequence,
-                           mpt_data_vocab(program->data)};
+                           mpt_data_vocab(program->data), false};
     return mpt_pipeline_draw(program->recipe, &drawing, out);
 }
 

@@ -9,6 +9,7 @@
 typedef struct mpt_drawing {
     bool proxy;
     int64_t batch, sequence, vocab;
+    bool vocab_unstated; /* of graph.h */
 } mpt_drawing;
 
 /* Stage 1, second half: lets the recipe's model draw its forward graph, and checks it. */

@@ -483,7 +483,9 @@ static int call_positions(lua_State *L) {
 }
 
 static int call_vocab(lua_State *L) {
-    lua_pushinteger(L, current(L)->graph->vocab);
+    int64_t vocab;
+    mpt_sandbox_check(L, mpt_nn_vocab(current(L), &vocab));
+    lua_pushinteger(L, vocab);
     return 1;
 }
 

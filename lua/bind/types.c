@@ -191,10 +191,10 @@ static void print_field(const mpt_record *record, const mpt_field *field, mpt_st
     mpt_str_printf(out, "\n");
 }
 
-/* The table that a record is read from. Words with one plain argument have none. */
+/* The table that a record is read from. Words that take plain arguments only have none. */
 static void print_record(const mpt_record *record, mpt_str *out) {
     const mpt_lua_word *word = word_of(record);
-    if (word && word->n_values)
+    if (word && word->n_values && word->kind != MPT_LUA_DATA)
         return;
     mpt_str_printf(out, "\n---@class mpt.%s_fields\n", record->name);
     if (record == &mpt_record_rule)
@@ -235,12 +235,14 @@ static void print_doc(const mpt_lua_word *word, mpt_str *out) {
 
 /* Words that take plain arguments: first(2), static(1024), text "file". */
 static void print_plain_word(const mpt_lua_word *word, mpt_str *out) {
+    bool data = word->kind == MPT_LUA_DATA; /* then all fields may be given instead */
     const char *type =
         word->type == LUA_TSTRING                                                  ? "string"
         : word->kind == MPT_LUA_STATIC || strcmp(word->name, "last_fraction") == 0 ? "number"
                                                                                    : "integer";
     for (int i = 0; i < word->n_values; i++)
-        mpt_str_printf(out, "---@param %c %s\n", "ab"[i], type);
+        mpt_str_printf(out, "---@param %c %s%s%s%s\n", "ab"[i], type, data ? "|mpt." : "",
+                       data ? word->name : "", data ? "_fields" : "");
     if (word->kind == MPT_LUA_BLOCKS)
         mpt_str_printf(out, "---@return mpt.blocks\n");
     else

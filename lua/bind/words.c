@@ -35,6 +35,8 @@ static const mpt_lua_word words[] = {
     {"static", MPT_LUA_STATIC, 1, LUA_TNUMBER, "static(1024)"},
     {"dynamic", MPT_LUA_DYNAMIC, 0, 0, "dynamic { init = 65536 }"},
     {"text", MPT_LUA_DATA, 1, LUA_TSTRING, "text \"file.txt\""},
+    {"tokens", MPT_LUA_DATA, 1, LUA_TSTRING, "tokens \"file.bin\""},
+    {"batches", MPT_LUA_DATA, 1, LUA_TSTRING, "batches \"file.safetensors\""},
     {"synthetic", MPT_LUA_DATA, 0, 0, "synthetic { seed = 1 }"},
     {"recipe", MPT_LUA_RECIPE, 0, 0, "recipe { version = 1, model = ... }"},
     {"replace", MPT_LUA_REPLACE, 0, 0, "rules = replace { rule { ... } }"},
@@ -54,11 +56,17 @@ static void misuse(lua_State *L, const char *name, const char *example, mpt_wher
     mpt_sandbox_check(L, status);
 }
 
+/* Data in a file is named by its path alone, or by all of its fields: tokens { path = "f.bin",
+ * vocab = 50257 }. */
+static bool takes_fields(lua_State *L, const mpt_lua_word *w) {
+    return w->kind == MPT_LUA_DATA && lua_gettop(L) == 1 && lua_istable(L, 1);
+}
+
 /* Upvalue: the word's row. */
 static int call_word(lua_State *L) {
     const mpt_lua_word *w = &words[lua_tointeger(L, lua_upvalueindex(1))];
     mpt_where where = mpt_sandbox_where(L, 1);
-    if (w->n_values == 0) {
+    if (w->n_values == 0 || takes_fields(L, w)) {
         if (lua_gettop(L) != 1 || !lua_istable(L, 1))
             misuse(L, w->name, w->example, where);
     } else {

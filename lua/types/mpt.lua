@@ -59,7 +59,7 @@
 ---@field precision? mpt.precision_fields|mpt.precision Which format holds what. Default: bf16.
 ---@field phases? mpt.phase[] Precision over time. Default: one.
 ---@field train mpt.train_fields Length, batch, optimizer, learning rate.
----@field data? mpt.synthetic|mpt.text Where tokens come from. Default: synthetic.
+---@field data? mpt.synthetic|mpt.text|mpt.tokens|mpt.batches Where tokens come from. Default: synthetic.
 ---@field allow? mpt.warning|mpt.warning[] Names of warnings to keep quiet. Default: none.
 
 ---@class mpt.precision_fields
@@ -239,6 +239,17 @@
 ---@class mpt.synthetic_fields
 ---@field seed? integer Another seed is another language. Default: 0.
 ---@field vocab? integer Words of the language, of which the model's vocabulary is made. Default: 128.
+
+---@class mpt.text_fields
+---@field path string A file whose bytes are the tokens.
+
+---@class mpt.tokens_fields
+---@field path string A file of nanoGPT's, a shard of llm.c's, or a pair of Megatron's.
+---@field vocab? integer Words of the tokenizer: ids are below it. Default: this or a vocabulary of the model's own.
+
+---@class mpt.batches_fields
+---@field path string A safetensors file with int32 `tokens` [micro-batches, batch, sequence + 1]; its rows are taken in order.
+---@field vocab? integer Words of the tokenizer: ids are below it. Default: this or a vocabulary of the model's own.
 
 ---@class mpt.ops_fields
 ---@field softmax? mpt.format Probabilities as attention's second product reads them: exp(score - largest of its row) is rounded to this, its sum is not. Default: fp32.
@@ -518,9 +529,23 @@ function dynamic(fields) end
 ---@class mpt.text
 
 ---The bytes of a file.
----@param a string
+---@param a string|mpt.text_fields
 ---@return mpt.text
 function text(a) end
+
+---@class mpt.tokens
+
+---The ids of a token file; which of the formats it has, its content says.
+---@param a string|mpt.tokens_fields
+---@return mpt.tokens
+function tokens(a) end
+
+---@class mpt.batches
+
+---Batches that were cut before; what the run leaves over is its validation.
+---@param a string|mpt.batches_fields
+---@return mpt.batches
+function batches(a) end
 
 ---@class mpt.synthetic: mpt.synthetic_fields
 

@@ -130,6 +130,8 @@ static mpt_exit call(mpt_ctx *ctx, const mpt_options *options, mpt_progress *pro
         return mpt_cli_probe(ctx, options, progress);
     case MPT_COMMAND_BENCH:
         return mpt_cli_bench(ctx, options, progress);
+    case MPT_COMMAND_TOKENS:
+        return mpt_cli_tokens(ctx, options);
     default:
         return mpt_cli_run(ctx, options, progress);
     }

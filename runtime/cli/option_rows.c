@@ -62,6 +62,15 @@ const mpt_command_row mpt_command_rows[MPT_COMMAND_COUNT] = {
                            "  mptrun bench recipes/gpt2_nvfp4.lua --steps 10\n"
                            "  mptrun bench --quantizers\n"
                            "  mptrun bench --quantizers --threads 1 --rows 2048 --json\n"},
+    [MPT_COMMAND_TOKENS] =
+        {"tokens", "IN [OUT]",
+         "says what a token file holds, or makes one of the bytes of a text or of another "
+         "token "
+         "file; which format IN has, its content says",
+         1, 2, "which file?",
+         "  mptrun tokens train.bin\n"
+         "  mptrun tokens corpus.txt corpus.bin --format llmc\n"
+         "  mptrun tokens gpt2_train.bin my_corpus --format megatron --vocab 50257\n"},
     [MPT_COMMAND_HELP] = {"help", "[COMMAND]", "this text, or that of one command", 0, 1, NULL,
                           "  mptrun --help-recipe rounding\n"},
 };
@@ -74,7 +83,8 @@ enum {
     DIFF = 1 << MPT_COMMAND_DIFF,
     QUANTIZE = 1 << MPT_COMMAND_QUANTIZE,
     PROBE = 1 << MPT_COMMAND_PROBE,
-    BENCH = 1 << MPT_COMMAND_BENCH
+    BENCH = 1 << MPT_COMMAND_BENCH,
+    TOKENS = 1 << MPT_COMMAND_TOKENS
 };
 /* Of commands that compile a recipe, and of those that work on tensors. */
 enum { READERS = PLAN | CHECK | EXPLAIN | DIFF };
@@ -85,6 +95,9 @@ static const char *const models[] = {"auto", "full", "proxy", NULL};
 static const char *const devices[] = {"auto", "ref", "cpu", "cuda", NULL};
 static const char *const targets[] = {"host", "sm80", "sm90", "sm100", NULL};
 
+const char *const mpt_token_inputs[] = {"auto", "text", "nanogpt", NULL};
+const char *const mpt_token_outputs[] = {"llmc", "nanogpt", "llmc32", "megatron", NULL};
+
 #define AT(member) offsetof(mpt_options, member)
 const mpt_option_row mpt_option_rows[] = {
     {"set", 's', "PATH=VALUE", MPT_OPTION_SET, RECIPES | BENCH, 0, NULL,
@@ -93,7 +106,8 @@ const mpt_option_row mpt_option_rows[] = {
      "the same as --set train.seed=N. quantize and probe: of stochastic rounding and random "
      "signs; default 0"},
     {"data", 0, "FILE", MPT_OPTION_TEXT, RECIPES | BENCH, AT(data), NULL,
-     "trains on the bytes of this file instead of the recipe's data"},
+     "trains on this file instead of the recipe's data: tokens or batches where its content "
+     "says so, else its bytes"},
     {"model", 0, "WHICH", MPT_OPTION_CHOICE, RECIPES | BENCH, AT(model), models,
      "auto, full or proxy. run and bench: auto is the full model where it fits in memory and "
      "ends within "
@@ -109,7 +123,7 @@ const mpt_option_row mpt_option_rows[] = {
      "the run folder, new or empty; default: the next free runs/NAME-N"},
     {"quiet", 'q', NULL, MPT_OPTION_FLAG, RUN | QUANTIZE | PROBE, AT(quiet), NULL,
      "no plan and no progress, only the result"},
-    {"json", 0, NULL, MPT_OPTION_FLAG, READERS | TENSORS, AT(json), NULL,
+    {"json", 0, NULL, MPT_OPTION_FLAG, READERS | TENSORS | TOKENS, AT(json), NULL,
      "the plan (with --schedule: the schedule) or the result as JSON"},
     {"phase", 0, "NAME", MPT_OPTION_TEXT, EXPLAIN, AT(phase), NULL,
      "explains one phase; default: all, with what changes in the later ones"},
@@ -134,6 +148,13 @@ const mpt_option_row mpt_option_rows[] = {
      "of the matrix of --quantizers; default 4096"},
     {"cols", 0, "N", MPT_OPTION_EXTENT, BENCH, AT(cols), NULL,
      "of the matrix of --quantizers; default 4096"},
+    {"format", 0, "NAME", MPT_OPTION_CHOICE, TOKENS, AT(format), mpt_token_outputs,
+     "of OUT: llmc (default), nanogpt, llmc32 or megatron"},
+    {"vocab", 0, "N", MPT_OPTION_WORDS, TOKENS, AT(vocab), NULL,
+     "words of the tokenizer: an id that is not below it is an error"},
+    {"from", 0, "NAME", MPT_OPTION_CHOICE, TOKENS, AT(from), mpt_token_inputs,
+     "what an IN without a header is: text or nanogpt; default: nanogpt where it has a byte 0 "
+     "and an even size"},
     {"list-ops", 0, NULL, MPT_OPTION_FLAG, ALONE, AT(list_ops), NULL,
      "the ops of this build and the kernels of each"},
     {"list-formats", 0, NULL, MPT_OPTION_FLAG, ALONE, AT(list_formats), NULL,

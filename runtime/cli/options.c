@@ -152,6 +152,8 @@ static mpt_exit take(mpt_options *options, const mpt_option_row *row, const char
         return read_number(row, value, 0, UINT32_MAX, at);
     case MPT_OPTION_EXTENT:
         return read_number(row, value, 1, 1 << 20, at);
+    case MPT_OPTION_WORDS:
+        return read_number(row, value, 1, INT32_MAX, at);
     }
     return MPT_EXIT_USAGE;
 }

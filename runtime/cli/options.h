@@ -16,6 +16,7 @@ typedef enum mpt_command {
     MPT_COMMAND_QUANTIZE,
     MPT_COMMAND_PROBE,
     MPT_COMMAND_BENCH,
+    MPT_COMMAND_TOKENS,
     MPT_COMMAND_HELP,
     MPT_COMMAND_COUNT
 } mpt_command;
@@ -42,6 +43,8 @@ typedef struct mpt_options {
     uint64_t seed; /* where no recipe is there to hold it; 0: not said */
     uint64_t step;
     uint64_t rows, cols; /* 0: not said */
+    int from, format;    /* of tokens: mpt_token_inputs, mpt_token_outputs */
+    uint64_t vocab;      /* 0: not said */
     const char *data, *out;
     const char *formats;      /* NULL: not said */
     const char *dump, *until; /* names of stages */

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/option_rows.h"
 #include "cli/run.h"
 #include "cli/signals.h"
 #include "mpt/tools.h"
@@ -202,4 +203,19 @@ mpt_exit mpt_cli_bench(mpt_ctx *ctx, const mpt_options *options, mpt_progress *p
     bench.cols = (int64_t)options->cols;
     bench.n_threads = options->threads;
     return mpt_cli_printed(ctx, mpt_bench_quantizers(ctx, &bench, mpt_cli_write, NULL));
+}
+
+/* ---- tokens ---- */
+
+mpt_exit mpt_cli_tokens(mpt_ctx *ctx, const mpt_options *options) {
+    mpt_tokens_options tokens = MPT_TOKENS_OPTIONS_INIT;
+    const char *out = options->n_words > 1 ? options->words[1] : NULL;
+    tokens.from = options->from ? mpt_token_inputs[options->from] : NULL;
+    tokens.format = mpt_token_outputs[options->format];
+    tokens.vocab = (int64_t)options->vocab;
+    tokens.json = options->json;
+    if (out && check_output(out) != MPT_EXIT_DONE)
+        return MPT_EXIT_WRONG;
+    return mpt_cli_printed(
+        ctx, mpt_tokens_file(ctx, options->words[0], out, &tokens, mpt_cli_write, NULL));
 }

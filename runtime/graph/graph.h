@@ -200,7 +200,8 @@ typedef struct mpt_graph {
     mpt_ctx *ctx;
     mpt_arena arena;
     int64_t batch, sequence; /* of one micro-batch */
-    int64_t vocab;
+    int64_t vocab;           /* of the data, or where that states none what its ids need: */
+    bool vocab_unstated;
     int n_values, cap_values;
     mpt_value *values;
     int n_nodes, cap_nodes;

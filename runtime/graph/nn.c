@@ -113,6 +113,16 @@ mpt_status mpt_nn_tokens(mpt_nn *nn, mpt_value_id *out) {
     return mpt_nn_input(nn, "tokens", &nn->graph->tokens, out);
 }
 
+mpt_status mpt_nn_vocab(mpt_nn *nn, int64_t *out) {
+    *out = nn->graph->vocab;
+    if (!nn->graph->vocab_unstated)
+        return MPT_OK;
+    mpt_status status = MPT_FAIL(nn->graph->ctx, MPT_DATA, nn->where,
+                                 "the model takes the data's vocabulary, which nothing states");
+    mpt_hint(nn->graph->ctx, MPT_NN_STATE_VOCAB);
+    return status;
+}
+
 mpt_status mpt_nn_positions(mpt_nn *nn, mpt_value_id *out) {
     return mpt_nn_input(nn, "positions", &nn->graph->positions, out);
 }

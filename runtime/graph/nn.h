@@ -48,6 +48,12 @@ typedef struct mpt_nn_args {
     mpt_attrs attrs; /* eps, heads, groups, state, kernel, sizes, exact ... */
 } mpt_nn_args;
 
+/* The data's vocabulary, for models that have none of their own; MPT_DATA where nothing states
+ * it. */
+mpt_status mpt_nn_vocab(mpt_nn *nn, int64_t *out);
+#define MPT_NN_STATE_VOCAB                                                                     \
+    "write data = tokens { path = ..., vocab = n }, or give the model's size a vocabulary"
+
 /* One forward op by name: "linear", "embedding", "rmsnorm", "layernorm", "gated_rmsnorm",
  * "attention", "rope", "conv1d", "ssm_scan", "gelu", "silu", "relu2", "softplus", "swiglu",
  * "softmax", "scale", "dropout", "add", "mul", "split", "concat", "cross_entropy" (in: logits;

@@ -90,6 +90,18 @@ static mpt_status tie(const mpt_nn *nn, mpt_node *node, const mpt_nn_args *args)
     return status;
 }
 
+/* The vocabulary, for a model that has none of its own. What the largest id needs is no answer:
+ * other data would make another model. */
+static mpt_status take_vocab(mpt_graph *graph, const mpt_node *node, int64_t *out) {
+    *out = graph->vocab;
+    if (!graph->vocab_unstated)
+        return MPT_OK;
+    mpt_status status = MPT_OP_FAIL(
+        graph, node, "takes its rows from the data's vocabulary, which nothing states");
+    mpt_hint(graph->ctx, MPT_NN_STATE_VOCAB);
+    return status;
+}
+
 static mpt_status linear_params(const mpt_nn *nn, mpt_node *node, const mpt_nn_args *args) {
     mpt_graph *graph = nn->graph;
     MPT_TRY(mpt_op_expect2(graph, node, 0, "x", MPT_ANY, MPT_ANY));
@@ -99,7 +111,7 @@ static mpt_status linear_params(const mpt_nn *nn, mpt_node *node, const mpt_nn_a
         if (out == 0)
             out = mpt_op_in(graph, node, 1)->dims[0];
     } else if (out == 0 && args->head) {
-        out = graph->vocab;
+        MPT_TRY(take_vocab(graph, node, &out));
     }
     if (out < 1)
         return MPT_OP_FAIL(graph, node, "out is %lld, expected at least 1", (long long)out);
@@ -122,14 +134,16 @@ static mpt_status linear_params(const mpt_nn *nn, mpt_node *node, const mpt_nn_a
 /* A table must have a row for every id that can come. */
 static mpt_status embedding_params(const mpt_nn *nn, mpt_node *node, const mpt_nn_args *args) {
     mpt_graph *graph = nn->graph;
-    int64_t rows = args->rows ? args->rows : graph->vocab, width = args->out_features;
+    int64_t rows = args->rows, width = args->out_features;
     MPT_TRY(mpt_op_expect_ids(graph, node, 0, "ids", MPT_ANY));
     if (args->tied) {
         MPT_TRY(tie(nn, node, args));
-        MPT_TRY(mpt_op_expect2(graph, node, 1, "table", args->rows ? args->rows : MPT_ANY,
+        MPT_TRY(mpt_op_expect2(graph, node, 1, "table", rows ? rows : MPT_ANY,
                                width ? width : MPT_ANY));
         rows = mpt_op_in(graph, node, 1)->dims[0];
         width = mpt_op_in(graph, node, 1)->dims[1];
+    } else if (!rows) {
+        MPT_TRY(take_vocab(graph, node, &rows));
     }
     if (width < 1)
         return MPT_OP_FAIL(graph, node, "out is %lld, expected at least 1", (long long)width);

@@ -200,6 +200,8 @@ const mpt_reference_word mpt_reference_examples[] = {
     {"wsd", "lr = wsd { peak = 1e-3, final = 1e-5, warmup = 100, decay = 0.2 }", ""},
     {"synthetic", "data = synthetic { seed = 1, vocab = 128 }", ""},
     {"text", "data = text \"corpus.txt\"", ""},
+    {"tokens", "data = tokens { path = \"train.bin\", vocab = 50257 }", ""},
+    {"batches", "data = batches \"batches.safetensors\"", ""},
     {NULL, NULL, NULL},
 };
 

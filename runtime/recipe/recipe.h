@@ -161,14 +161,20 @@ typedef struct mpt_loss_scale {
 
 /* ---- data ---- */
 
-typedef enum mpt_data_kind { MPT_DATA_SYNTHETIC, MPT_DATA_TEXT } mpt_data_kind;
+typedef enum mpt_data_kind {
+    MPT_DATA_SYNTHETIC,
+    MPT_DATA_TEXT,
+    MPT_DATA_TOKENS,
+    MPT_DATA_BATCHES
+} mpt_data_kind;
 typedef struct mpt_data_spec {
     mpt_data_kind kind;
-    const char
-        *path;     /* text: as written; resolved from the working, then the recipe's folder */
-    uint64_t seed; /* synthetic: of the language; 0 is the default language */
-    int32_t vocab; /* synthetic: words of the language */
-    uint64_t set;  /* bit i: field i of its record was said */
+    const char *path; /* of a file, as written; resolved from the working, then the recipe's
+                         folder */
+    uint64_t seed;    /* synthetic: of the language; 0 is the default language */
+    int32_t vocab;    /* synthetic: words of the language */
+    int64_t words;    /* tokens, batches: ids are below it; 0: not stated */
+    uint64_t set;     /* bit i: field i of its record was said */
     mpt_where where;
 } mpt_data_spec;
 

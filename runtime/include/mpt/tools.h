@@ -103,6 +103,23 @@ MPT_API MPT_CHECKED mpt_status mpt_bench_program(const mpt_program *program,
                                                  const mpt_bench_program_options *options,
                                                  mpt_write_fn write, void *ud);
 
+typedef struct mpt_tokens_options {
+    size_t size;
+    const char *from;   /* what an input without a header is: "text" or "nanogpt"; NULL: by its
+                           bytes */
+    const char *format; /* of the output: "nanogpt", "llmc", "llmc32", "megatron"; NULL: llmc */
+    int64_t vocab;      /* ids must be below it; 0: not stated */
+    bool json;
+} mpt_tokens_options;
+#define MPT_TOKENS_OPTIONS_INIT ((mpt_tokens_options){.size = sizeof(mpt_tokens_options)})
+
+/* Makes a token file of the bytes of a text or of another token file, and says what is in it;
+ * with `out` NULL says what is in `in`. Text, or JSON. `out` appears when it is whole, and no
+ * id is cut to fit. */
+MPT_API MPT_CHECKED mpt_status mpt_tokens_file(mpt_ctx *ctx, const char *in, const char *out,
+                                               const mpt_tokens_options *options,
+                                               mpt_write_fn write, void *ud);
+
 #ifdef __cplusplus
 }
 #endif
