@@ -259,7 +259,7 @@ mpt_status mpt_tokens_commit(mpt_token_writer *writer) {
     if (status == MPT_OK && index) {
         status = mpt_file_commit(index);
         index = NULL;
-        if (status != MPT_OK && !mpt_file_exists(writer->pair.index))
+        if (status != MPT_OK && mpt_content_of(writer->pair.index) != MPT_CONTENT_TOKENS)
             unlink(writer->pair.data); /* new, and of no use alone */
     }
     mpt_file_abandon(index);

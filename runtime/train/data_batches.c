@@ -37,7 +37,7 @@ static mpt_status check(const mpt_data *data, int64_t sequence) {
 static void settle(mpt_data *data, const mpt_train *train) {
     batches *b = data->self;
     b->in_batch = train->batch;
-    b->trained = train->steps < b->rows / train->batch ? train->steps * train->batch : b->rows;
+    b->trained = train->steps <= b->rows / train->batch ? train->steps * train->batch : b->rows;
 }
 
 static void copy_row(const batches *b, int64_t row, int32_t *tokens, int32_t *targets) {
