@@ -440,6 +440,18 @@ static void test_nn_when_misused_then_the_model_s_line_is_named(void **state) {
                  "m.lua:3: nn.embedding.init.norml: no initial values 'norml'; give { normal = "
                  "0.02 }, { "
                  "uniform = 0.5 }, \"zeros\" or \"ones\"");
+    refuse_graph("nn.dropout { nn.tokens(), p = 0.1 }",
+                 "m.lua:3: nn.dropout: the layer has no name; begin with its name: { "
+                 "\"mixer.up_proj\", x, ... }");
+    refuse_graph("nn.dropout { 'd', nn.embedding { 'e', nn.tokens(), out = 4 }, p = 1 }",
+                 "m.lua:3: d: dropout: p is 1, expected at least 0 and less than 1");
+    refuse_graph("nn.scale { nn.tokens(), factor = 'x' }",
+                 "m.lua:3: nn.scale.factor: cannot be a text; give a number");
+    refuse_graph("nn.scale { nn.tokens(), factor = -math.huge }",
+                 "m.lua:3: nn.scale.factor: cannot be -inf; give a number");
+    refuse_graph("nn.scale(nn.embedding { 'e', nn.tokens(), out = 4 })",
+                 "m.lua:3: scale: factor is 0, expected a number other than 0");
+    refuse_graph("nn.swiglu(nn.tokens())", "m.lua:3: swiglu: 1 inputs, expected 2");
     refuse_graph("", "m.lua:2: m: the graph has no loss; end it with nn.cross_entropy(logits)");
     refuse_graph(
         "if kept then nn.gelu(kept) end kept = nn.tokens()",
