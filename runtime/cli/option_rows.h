@@ -39,7 +39,7 @@ typedef struct mpt_option_row {
     const char *doc;
 } mpt_option_row;
 
-enum { MPT_OPTIONS_MAX = 32 }; /* there are fewer rows: option_rows.c asserts it */
+enum { MPT_OPTIONS_MAX = 64 }; /* there are fewer rows: option_rows.c asserts it */
 
 extern const mpt_option_row mpt_option_rows[];
 extern const int mpt_n_option_rows;
