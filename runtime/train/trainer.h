@@ -5,6 +5,7 @@
 
 #include "kernels/quantize.h"
 #include "runtime/pipeline.h"
+#include "train/inject.h"
 #include "train/loss_scale.h"
 #include "train/metrics.h"
 #include "train/state.h"
@@ -31,6 +32,7 @@ struct mpt_trainer {
      * rate and Adam's bias correction go by it. */
     int64_t data, attempted, applied;
     mpt_scaler scaler;
+    mpt_faults faults;  /* that the host asked for */
     int skips_in_a_row; /* but those that a lower loss scale may cure */
     double tokens_seen;
     double last_eval; /* NAN before the first */
@@ -48,6 +50,9 @@ mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out);
 /* Counts a skipped step and names its fault, in the gradient of this parameter; stops where it
  * is the last of too many. */
 mpt_status mpt_trainer_skip(mpt_trainer *trainer, const mpt_step_result *r, int param);
+
+/* Says which faults the step to come gets, in the log and in the metrics. */
+mpt_status mpt_trainer_announce_faults(const mpt_trainer *trainer);
 
 /* The environment of the step to come, in the current phase. */
 mpt_run_env mpt_trainer_env(const mpt_trainer *trainer);

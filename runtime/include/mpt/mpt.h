@@ -306,6 +306,12 @@ typedef struct mpt_trainer_options {
     size_t size;
     mpt_write_fn metrics; /* metrics.jsonl, a whole line a call; NULL: none */
     void *metrics_ud;
+    /* Faults for a drill, each in one element at one attempted step, counted from 0:
+     * "grad:wte.weight=inf@3", "act:h.0.attn=nan@5", "weight:wpe.weight=1e30@7". A gradient
+     * gets it behind the micro-batches, an activation in the first of them, a weight for the
+     * length of the step. Copied. */
+    const char *const *inject;
+    int n_inject;
 } mpt_trainer_options;
 #define MPT_TRAINER_OPTIONS_INIT ((mpt_trainer_options){.size = sizeof(mpt_trainer_options)})
 
