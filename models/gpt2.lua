@@ -12,6 +12,11 @@ local function residual(size)
   return { normal = size.initializer_range / math.sqrt(2 * size.n_layer) }
 end
 
+-- Zeroes some numbers in training; where p is 0 it draws nothing.
+local function dropout(nn, name, p, x)
+  return p > 0 and nn.dropout { name, x, p = p } or x
+end
+
 local function layernorm(nn, size, name, x)
   return nn.layernorm { name, x, bias = true, eps = size.layer_norm_epsilon }
 end
@@ -22,8 +27,9 @@ local function attention(nn, size, x)
     init = normal(size) }
   local q, k, v = nn.split { qkv, sizes = { width, width, width } }
   local o = nn.attention { "attn", q, k, v, heads = size.n_head }
-  return nn.linear { "attn.c_proj", o, out = width, bias = true, layout = "conv1d",
+  o = nn.linear { "attn.c_proj", o, out = width, bias = true, layout = "conv1d",
     init = residual(size) }
+  return dropout(nn, "attn.resid_dropout", size.resid_pdrop, o)
 end
 
 local function mlp(nn, size, x)
@@ -31,8 +37,9 @@ local function mlp(nn, size, x)
   local h = nn.linear { "mlp.c_fc", x, out = inner, bias = true, layout = "conv1d",
     init = normal(size) }
   h = nn.gelu { h, exact = size.activation_function == "gelu" }
-  return nn.linear { "mlp.c_proj", h, out = size.n_embd, bias = true, layout = "conv1d",
+  h = nn.linear { "mlp.c_proj", h, out = size.n_embd, bias = true, layout = "conv1d",
     init = residual(size) }
+  return dropout(nn, "mlp.dropout", size.resid_pdrop, h)
 end
 
 local function graph(nn, size)
@@ -41,6 +48,7 @@ local function graph(nn, size)
     nn.embedding { "wte", nn.tokens(), rows = vocab, out = size.n_embd, init = normal(size) },
     nn.embedding { "wpe", nn.positions(), rows = size.n_positions, out = size.n_embd,
       init = { normal = size.initializer_range / 2 } })
+  x = dropout(nn, "drop", size.embd_pdrop, x)
   for i = 0, size.n_layer - 1 do
     x = nn.block(i, function()
       local h = nn.add(x, attention(nn, size, layernorm(nn, size, "ln_1", x)))
@@ -75,11 +83,11 @@ return model {
   defaults = {
     n_inner = 0, -- 4 * n_embd
     activation_function = "gelu_new", layer_norm_epsilon = 1e-5, initializer_range = 0.02,
-    tie_word_embeddings = true,
+    tie_word_embeddings = true, embd_pdrop = 0.0, resid_pdrop = 0.0,
   },
   only = {
     activation_function = { "gelu_new", "gelu_pytorch_tanh", "gelu" },
-    attn_pdrop = 0, embd_pdrop = 0, resid_pdrop = 0,
+    attn_pdrop = 0, -- attention never holds its probabilities, so none can be dropped
     scale_attn_weights = true, scale_attn_by_inverse_layer_idx = false,
     reorder_and_upcast_attn = false, add_cross_attention = false,
   },

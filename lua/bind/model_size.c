@@ -294,7 +294,8 @@ static void rewrite(lua_State *L, const size_maker *m) {
     int top = lua_gettop(L);
     if (mpt_lua_value_get(L, m->model, "config") == LUA_TFUNCTION) {
         lua_pushvalue(L, m->fields);
-        lua_call(L, 1, 1);
+        lua_pushboolean(L, m->from->file != NULL);
+        lua_call(L, 2, 1);
         if (lua_type(L, -1) == LUA_TSTRING)
             fail_size(L, m, false, "", "%s", lua_tostring(L, -1));
     }

@@ -3,7 +3,8 @@
  *   recipe.lua     the recipe as it was run
  *   plan.json      the plan of the model that was trained
  *   metrics.jsonl  one object a line, the same in every run of the recipe
- *   timing.jsonl   step times, which differ from run to run */
+ *   timing.jsonl   step times, which differ from run to run
+ *   checkpoints/step-N/   the state after so many steps: weights as model.safetensors */
 #ifndef MPT_CLI_FOLDER_H
 #define MPT_CLI_FOLDER_H
 

@@ -71,6 +71,12 @@ const mpt_command_row mpt_command_rows[MPT_COMMAND_COUNT] = {
          "  mptrun tokens train.bin\n"
          "  mptrun tokens corpus.txt corpus.bin --format llmc\n"
          "  mptrun tokens gpt2_train.bin my_corpus --format megatron --vocab 50257\n"},
+    [MPT_COMMAND_EXPORT] = {"export", "RECIPE.lua",
+                            "writes the model's weights, those of --weights or the initial "
+                            "ones, to --out: safetensors, or a checkpoint of llm.c",
+                            1, 1, "which recipe?",
+                            "  mptrun export recipes/gpt2_bf16.lua --weights model.safetensors "
+                            "--out gpt2.bin\n"},
     [MPT_COMMAND_HELP] = {"help", "[COMMAND]", "this text, or that of one command", 0, 1, NULL,
                           "  mptrun --help-recipe rounding\n"},
 };
@@ -84,16 +90,19 @@ enum {
     QUANTIZE = 1 << MPT_COMMAND_QUANTIZE,
     PROBE = 1 << MPT_COMMAND_PROBE,
     BENCH = 1 << MPT_COMMAND_BENCH,
-    TOKENS = 1 << MPT_COMMAND_TOKENS
+    TOKENS = 1 << MPT_COMMAND_TOKENS,
+    EXPORT = 1 << MPT_COMMAND_EXPORT
 };
 /* Of commands that compile a recipe, and of those that work on tensors. */
 enum { READERS = PLAN | CHECK | EXPLAIN | DIFF };
-enum { RECIPES = RUN | READERS, TENSORS = QUANTIZE | PROBE | BENCH, ALONE = 0 };
+enum { RECIPES = RUN | READERS | EXPORT, TENSORS = QUANTIZE | PROBE | BENCH, ALONE = 0 };
 
 /* In the order of mpt_model_choice, of mpt_device and MPT_CLI_DEVICE_CUDA, of mpt_target. */
 static const char *const models[] = {"auto", "full", "proxy", NULL};
 static const char *const devices[] = {"auto", "ref", "cpu", "cuda", NULL};
 static const char *const targets[] = {"host", "sm80", "sm90", "sm100", NULL};
+/* In the order of mpt_weight_type. */
+static const char *const dtypes[] = {"fp32", "bf16", "fp16", NULL};
 
 const char *const mpt_token_inputs[] = {"auto", "text", "nanogpt", NULL};
 const char *const mpt_token_outputs[] = {"llmc", "nanogpt", "llmc32", "megatron", NULL};
@@ -117,10 +126,15 @@ const mpt_option_row mpt_option_rows[] = {
     {"target", 0, "NAME", MPT_OPTION_CHOICE, PLAN | CHECK, AT(target), targets,
      "host (default), sm80, sm90 or sm100: whose memory is counted, and which GEMMs that GPU "
      "has to emulate"},
-    {"threads", 0, "N", MPT_OPTION_COUNT, RUN | PLAN | TENSORS, AT(threads), NULL,
+    {"threads", 0, "N", MPT_OPTION_COUNT, RUN | PLAN | TENSORS | EXPORT, AT(threads), NULL,
      "default: all cores"},
-    {"out", 'o', "DIR", MPT_OPTION_TEXT, RUN, AT(out), NULL,
-     "the run folder, new or empty; default: the next free runs/NAME-N"},
+    {"out", 'o', "DIR", MPT_OPTION_TEXT, RUN | EXPORT, AT(out), NULL,
+     "the run folder, new or empty; default: the next free runs/NAME-N. export: a file that "
+     "ends in .safetensors or .bin (llm.c), or a folder"},
+    {"weights", 0, "FILE", MPT_OPTION_TEXT, RUN | EXPORT, AT(weights), NULL,
+     "starts from a checkpoint: safetensors, an index of shards, a folder, or one of llm.c"},
+    {"dtype", 0, "NAME", MPT_OPTION_CHOICE, EXPORT, AT(dtype), dtypes,
+     "fp32 (default), bf16 or fp16: of the weights in the file"},
     {"quiet", 'q', NULL, MPT_OPTION_FLAG, RUN | QUANTIZE | PROBE, AT(quiet), NULL,
      "no plan and no progress, only the result"},
     {"json", 0, NULL, MPT_OPTION_FLAG, READERS | TENSORS | TOKENS, AT(json), NULL,

@@ -43,7 +43,7 @@ typedef struct mpt_option_row {
 /* What --from and --format take: the words of mpt_tokens_options. The first is the default. */
 extern const char *const mpt_token_inputs[], *const mpt_token_outputs[];
 
-enum { MPT_OPTIONS_MAX = 32 }; /* there are fewer rows: option_rows.c asserts it */
+enum { MPT_OPTIONS_MAX = 64 }; /* there are fewer rows: option_rows.c asserts it */
 
 extern const mpt_option_row mpt_option_rows[];
 extern const int mpt_n_option_rows;

@@ -318,7 +318,7 @@ static mpt_exit check_cuda(const mpt_options *options) {
         return MPT_EXIT_DONE;
     bool plans = options->command == MPT_COMMAND_PLAN || options->command == MPT_COMMAND_CHECK;
     if (options->command == MPT_COMMAND_RUN || options->command == MPT_COMMAND_QUANTIZE ||
-        options->command == MPT_COMMAND_BENCH) {
+        options->command == MPT_COMMAND_BENCH || options->command == MPT_COMMAND_EXPORT) {
         fprintf(stderr, "mptrun: --device cuda: this build computes on ref and cpu only; plan "
                         "and check take it, as --target sm100\n");
         return MPT_EXIT_MACHINE;
@@ -372,6 +372,13 @@ static mpt_exit check_together(const mpt_options *options) {
     }
     if (options->command == MPT_COMMAND_BENCH && check_bench(options) != MPT_EXIT_DONE)
         return MPT_EXIT_USAGE;
+    if (options->command == MPT_COMMAND_EXPORT && !options->out) {
+        fprintf(stderr,
+                "mptrun: export where? mptrun export %s --out model.safetensors; see "
+                "mptrun help export\n",
+                options->words[0]);
+        return MPT_EXIT_USAGE;
+    }
     return check_cuda(options);
 }
 

@@ -17,6 +17,7 @@ typedef enum mpt_command {
     MPT_COMMAND_PROBE,
     MPT_COMMAND_BENCH,
     MPT_COMMAND_TOKENS,
+    MPT_COMMAND_EXPORT,
     MPT_COMMAND_HELP,
     MPT_COMMAND_COUNT
 } mpt_command;
@@ -46,6 +47,8 @@ typedef struct mpt_options {
     int from, format;    /* of tokens: mpt_token_inputs, mpt_token_outputs */
     uint64_t vocab;      /* 0: not said */
     const char *data, *out;
+    const char *weights;      /* NULL: not said */
+    int dtype;                /* mpt_weight_type */
     const char *formats;      /* NULL: not said */
     const char *dump, *until; /* names of stages */
     const char *phase;        /* NULL: not said */

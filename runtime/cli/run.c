@@ -24,6 +24,7 @@ typedef struct run {
     int64_t n_done, most; /* steps taken, and to be taken */
     mpt_signals signals;
     int stopped_by; /* a signal, or 0 */
+    bool saved;     /* the weights were, or could not be */
     double began;
 } run;
 
@@ -124,13 +125,15 @@ static mpt_exit write_recipe(run *r) {
     if (opened != MPT_EXIT_DONE)
         return opened;
     fputs(text ? text : "", file);
-    if (r->options->n_sets > 0 || r->options->data)
+    if (r->options->n_sets > 0 || r->options->data || r->options->weights)
         fputs("\n-- as run, with these on the command line:\n", file);
     for (int i = 0; i < r->options->n_sets; i++)
         fprintf(file, "--   --set %s=%s\n", r->options->sets[i].path,
                 r->options->sets[i].value);
     if (r->options->data)
         fprintf(file, "--   --data %s\n", r->options->data);
+    if (r->options->weights)
+        fprintf(file, "--   --weights %s\n", r->options->weights);
     return mpt_folder_close(&r->folder, file, "recipe.lua") ? MPT_EXIT_DONE : MPT_EXIT_MACHINE;
 }
 
@@ -202,6 +205,19 @@ static mpt_status train(run *r) {
 
 /* ---- the result ---- */
 
+/* The weights as they are now, in a folder of their own: other state of the run may lie beside
+ * them. */
+static mpt_status save_weights(run *r) {
+    char path[MPT_FOLDER_PATH + 64];
+    long long steps = r->n_done ? (long long)r->last.step + 1 : 0;
+    snprintf(path, sizeof path, "%s/checkpoints/step-%lld", r->folder.path, steps);
+    r->saved = true;
+    mpt_status status = mpt_trainer_save_weights(r->trainer, path, NULL);
+    if (status == MPT_OK)
+        printf("weights in %s\n", path);
+    return status;
+}
+
 /* ": 0.93 nats below the unigram entropy (4.18)"; nothing where the entropy is unknown. */
 static void print_distance(double loss, double entropy, const char *lead, const char *name) {
     if (!isnan(entropy))
@@ -244,10 +260,11 @@ static mpt_status finish(run *r) {
     else if (r->n_done)
         printf("training loss of the last step %.4f nats a token\n", r->last.loss);
     printf("run folder %s\n", r->folder.path);
+    mpt_status saved = save_weights(r);
     if (r->stopped_by)
         mpt_progress_note(r->progress, "mptrun: stopped early, as %s asked",
                           mpt_signals_name(r->stopped_by));
-    return status;
+    return saved == MPT_OK ? status : saved;
 }
 
 /* A failed write was said where it happened; everything else is in the context. */
@@ -266,6 +283,8 @@ static mpt_exit run_program(run *r) {
     options.metrics = mpt_folder_metrics;
     options.metrics_ud = &r->folder;
     mpt_status status = mpt_trainer_create(r->program, &options, &r->trainer);
+    if (status == MPT_OK && r->options->weights)
+        status = mpt_trainer_load_weights(r->trainer, r->options->weights);
     if (status != MPT_OK)
         return mpt_cli_fail(r->ctx, status);
     mpt_exit filled = fill_folder(r);
@@ -274,7 +293,13 @@ static mpt_exit run_program(run *r) {
     status = train(r);
     if (status == MPT_OK)
         status = finish(r);
-    return status == MPT_OK ? MPT_EXIT_DONE : fail(r, status);
+    mpt_exit result = status == MPT_OK ? MPT_EXIT_DONE : fail(r, status);
+    if (status == MPT_STOPPED && !r->saved) { /* why it stopped was said first */
+        mpt_status saved = save_weights(r);
+        if (saved != MPT_OK)
+            (void)mpt_cli_fail(r->ctx, saved);
+    }
+    return result;
 }
 
 mpt_exit mpt_cli_run(mpt_ctx *ctx, const mpt_options *options, mpt_progress *progress) {

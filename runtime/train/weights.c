@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "io/llmc.h"
+#include "io/system.h"
 #include "train/trainer.h"
 
 /* ---- reading ---- */
@@ -72,4 +73,61 @@ mpt_status mpt_trainer_save_weights(const mpt_trainer *trainer, const char *path
     MPT_REQUIRE(trainer->ctx, path);
     return mpt_weights_save(trainer->program->phases[0]->graph, trainer->root,
                             (const float *const *)trainer->state->master, path, options);
+}
+
+/* ---- without a trainer ---- */
+
+/* Room for all parameters in one block: `out` are where each begins. */
+static mpt_status alloc_params(const mpt_graph *graph, float ***out) {
+    size_t n = (size_t)graph->n_params, head = (n + 1) * sizeof(float *), bytes = head;
+    for (int p = 0; p < graph->n_params; p++) {
+        const mpt_value *value = &graph->values[graph->params[p].value];
+        size_t own = mpt_size_mul((size_t)mpt_value_elements(value), sizeof(float));
+        bytes = mpt_size_add(bytes, own);
+    }
+    uint64_t have = mpt_system_memory();
+    if (have != 0 && bytes > have)
+        return MPT_FAIL(graph->ctx, MPT_OUT_OF_MEMORY, MPT_NOWHERE,
+                        "the weights need %.1f GB of memory, and %.1f GB are free",
+                        (double)bytes / 1e9, (double)have / 1e9);
+    float **params = mpt_alloc(graph->ctx, bytes);
+    if (!params)
+        return mpt_fail_memory(graph->ctx, bytes);
+    float *at = (float *)(void *)((char *)params + head);
+    for (int p = 0; p < graph->n_params; p++) {
+        params[p] = at;
+        at += mpt_value_elements(&graph->values[graph->params[p].value]);
+    }
+    *out = params;
+    return MPT_OK;
+}
+
+static void initialize(const mpt_program *program, const mpt_graph *graph, float **params) {
+    for (int p = 0; p < graph->n_params; p++) {
+        const mpt_param *param = &graph->params[p];
+        const mpt_value *value = &graph->values[param->value];
+        int64_t n = mpt_value_elements(value);
+        mpt_init_fill(&param->init, param->name, program->train.seed, program->n_threads, n,
+                      params[p]);
+        mpt_round_to(value->dtype, params[p], (size_t)n);
+    }
+}
+
+mpt_status mpt_program_export_weights(const mpt_program *program, const char *from,
+                                      const char *to, const mpt_save_options *options) {
+    const char *root = NULL;
+    float **params = NULL;
+    mpt_status status = MPT_OK;
+    MPT_REQUIRE_OBJECT(program);
+    MPT_REQUIRE(program->ctx, to);
+    const mpt_graph *graph = program->phases[0]->graph;
+    MPT_TRY(alloc_params(graph, &params));
+    if (from)
+        status = mpt_weights_load(graph, from, params, &root);
+    else
+        initialize(program, graph, params);
+    if (status == MPT_OK)
+        status = mpt_weights_save(graph, root, (const float *const *)params, to, options);
+    mpt_free(graph->ctx, params);
+    return status;
 }

@@ -85,6 +85,10 @@ static void compare(const char *a, const char *b, bool same) {
     "\"mamba_num_heads\": 8, \"mamba_head_dim\": 8, \"ssm_state_size\": 16, "                  \
     "\"n_groups\": 2, \"conv_kernel\": 4, "
 
+#define LLAMA                                                                                  \
+    "\"model_type\": \"llama\", \"hidden_size\": 32, \"intermediate_size\": 80, "              \
+    "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
+
 /* ---- what is read ---- */
 
 static void test_config_when_gpt2_then_it_is_the_table_of_its_fields(void **state) {
@@ -108,8 +112,8 @@ static void test_config_when_nemotron_h_then_blocks_are_the_pattern(void **state
 
 static void test_config_when_drawn_then_parameters_are_the_checkpoint_s(void **state) {
     (void)state;
-    static const char *const names[] = {"gpt2", "nemotron_h"};
-    static const int n_params[] = {28, 30}; /* the query, key and value of one are fused */
+    static const char *const names[] = {"gpt2", "nemotron_h", "llama"};
+    static const int n_params[] = {28, 30, 17}; /* the query, key and value of one are fused */
     for (size_t i = 0; i < MPT_COUNT(names); i++) {
         char expression[256];
         mpt_ctx *ctx = mpt_test_ctx();
@@ -128,6 +132,46 @@ static void test_config_when_drawn_then_parameters_are_the_checkpoint_s(void **s
         mpt_graph_destroy(graph);
         mpt_lua_finish(ctx, recipe);
     }
+}
+
+static void test_config_when_gpt2_drops_then_dropout_is_drawn(void **state) {
+    (void)state;
+    mpt_ctx *ctx = mpt_test_ctx();
+    mpt_graph *graph = NULL;
+    int n = 0;
+    mpt_recipe *recipe =
+        load_file(ctx, "{" GPT2_WHOLE ", \"resid_pdrop\": 0.1, \"embd_pdrop\": 0.25}");
+    assert_mpt_ok(ctx, mpt_graph_create(ctx, 1, 16, 96, &graph));
+    mpt_nn nn = {.graph = graph, .prefix = "", .block = -1};
+    assert_mpt_ok(ctx, recipe->source.build(recipe->source.ud, &nn, false));
+    for (int i = 0; i < graph->n_nodes; i++)
+        n += graph->nodes[i].op == MPT_OP_dropout;
+    assert_int_equal(n, 5);
+    mpt_graph_destroy(graph);
+    mpt_lua_finish(ctx, recipe);
+}
+
+static void test_config_when_llama_then_heads_and_rope_are_read(void **state) {
+    (void)state;
+    compare("model.from_config '" MPT_TESTS_DIR "/configs/llama'",
+            "require 'models.llama' { hidden_size = 32, intermediate_size = 80, head_dim = 8,"
+            "num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2,"
+            "rms_norm_eps = 1e-5, rope_parameters = { rope_theta = 10000.0,"
+            "rope_type = 'default' }, max_position_embeddings = 64, vocab_size = 96,"
+            "tie_word_embeddings = false, attention_bias = false, mlp_bias = false,"
+            "initializer_range = 0.02, hidden_act = 'silu', attention_dropout = 0,"
+            "pretraining_tp = 1 }",
+            true);
+    refuse_file(
+        "{" LLAMA "\"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 4.0}}",
+        ": rope_type: cannot be \"yarn\"; llama computes with \"default\", \"linear\" or "
+        "\"llama3\" only");
+    refuse_file("{" LLAMA "\"hidden_act\": \"gelu\"}", ": hidden_act: cannot be \"gelu\"");
+    compare("require 'models.llama' { hidden_size = 32, intermediate_size = 80,"
+            "num_hidden_layers = 2, num_attention_heads = 4 }",
+            "require 'models.llama' { hidden_size = 32, intermediate_size = 80,"
+            "num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 4 }",
+            true);
 }
 
 static void test_config_when_infinity_is_bare_or_wrapped_then_it_is_read(void **state) {
@@ -239,8 +283,6 @@ test_config_when_a_field_would_change_the_computation_then_it_is_refused(void **
          "scale_attn_by_inverse_layer_idx: cannot be true; gpt2 computes with false only"},
         {"\"scale_attn_weights\": false", "scale_attn_weights: cannot be false"},
         {"\"attn_pdrop\": 0.1", "attn_pdrop: cannot be 0.1; gpt2 computes with 0 only"},
-        {"\"resid_pdrop\": 0.1", "resid_pdrop: cannot be 0.1"},
-        {"\"embd_pdrop\": 0.1", "embd_pdrop: cannot be 0.1"},
         {"\"add_cross_attention\": true", "add_cross_attention: cannot be true"},
     };
     static const char *const hybrid[][2] = {
@@ -332,6 +374,8 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_config_when_gpt2_then_it_is_the_table_of_its_fields),
     cmocka_unit_test(test_config_when_nemotron_h_then_blocks_are_the_pattern),
     cmocka_unit_test(test_config_when_drawn_then_parameters_are_the_checkpoint_s),
+    cmocka_unit_test(test_config_when_gpt2_drops_then_dropout_is_drawn),
+    cmocka_unit_test(test_config_when_llama_then_heads_and_rope_are_read),
     cmocka_unit_test(test_config_when_infinity_is_bare_or_wrapped_then_it_is_read),
     cmocka_unit_test(test_config_when_changes_are_given_then_they_win),
     cmocka_unit_test(test_config_when_beside_the_recipe_then_it_is_found),

@@ -406,6 +406,11 @@ typedef struct mpt_save_options {
 MPT_API MPT_CHECKED mpt_status mpt_trainer_save_weights(const mpt_trainer *trainer,
                                                         const char *path,
                                                         const mpt_save_options *options);
+/* From one file of weights to another, in memory for the weights alone; `from` NULL: the initial
+ * ones. A program for it is compiled as for training, since the model says what the names are. */
+MPT_API MPT_CHECKED mpt_status mpt_program_export_weights(const mpt_program *program,
+                                                          const char *from, const char *to,
+                                                          const mpt_save_options *options);
 
 /* What operands with delayed scaling carry from step to step, by index: those of all phases.
  * With the parameters and moments it is the state of a run. */
