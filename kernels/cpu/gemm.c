@@ -1,4 +1,5 @@
-/* The three GEMMs of a linear layer, through oneDNN: the only file that knows the library.
+/* The three GEMMs of a linear layer, or of the experts in it, through oneDNN: the only file
+ * that knows the library.
  *
  * A product is cut into blocks whose sizes depend on its shape alone, and each block is one
  * call on one thread: the library would otherwise split the inner dimension by the number of
@@ -136,24 +137,29 @@ static void gemm_block(const product *p, int64_t i, int64_t j) {
         add_bias(p->bias + j, block.c, g->ldc, block.m, block.n);
 }
 
-/* All blocks of a product, in parallel. */
-static void gemm_blocks(const product *p) {
-    int64_t rows = rows_of(p->g.m, p->g.n), cols = cols_of(p->g.n);
-    int64_t n_across = (p->g.n + cols - 1) / cols;
-    int64_t n_blocks = (p->g.m + rows - 1) / rows * n_across;
-#pragma omp parallel for schedule(static)
-    for (int64_t b = 0; b < n_blocks; b++)
-        gemm_block(p, b / n_across * rows, b % n_across * cols);
+/* Products that a node consists of: one, or one an expert. */
+typedef struct products {
+    const mpt_kernel_args *args;
+    const int32_t *offsets; /* rows of experts; NULL: one product over all rows */
+    int64_t n;
+    int64_t rows, n_in, n_out; /* rows of all; columns of x and y */
+} products;
+
+static products products_of(const mpt_kernel_args *args, int64_t rows, int64_t n_in,
+                            int64_t n_out) {
+    const int32_t *offsets = mpt_arg_in(args, 5);
+    return (products){args, offsets, offsets ? args->in[5].dims[0] - 1 : 1, rows, n_in, n_out};
 }
 
-/* One factor goes into alpha, many are kept for the blocks; all are where the sum is one that
- * the library does not make. */
-static void set_factors(const mpt_kernel_args *args, product *p) {
+/* One factor goes into alpha, many are kept for the blocks, those of this product alone; all
+ * are where the sum is one that the library does not make. `skip` are the rows and columns of
+ * all products that stand before this one's. */
+static void set_factors(const mpt_kernel_args *args, const int64_t skip[2], product *p) {
     p->first = p->second = 1.0f;
     for (int i = 3; i < 5; i++) {
         const float *factors = mpt_arg_in(args, i);
         if (factors && args->in[i].dims[0] > 1)
-            *(i == 3 ? &p->row_factors : &p->col_factors) = factors;
+            *(i == 3 ? &p->row_factors : &p->col_factors) = factors + skip[i - 3];
         else if (factors)
             *(i == 3 ? &p->first : &p->second) = factors[0];
     }
@@ -165,54 +171,127 @@ static void set_factors(const mpt_kernel_args *args, product *p) {
     p->g.alpha = kept || p->apart ? args->node->attrs.alpha : alpha;
 }
 
+/* Rows of product e, and where its weights begin. */
+static mpt_piece rows_of_product(const products *all, int64_t e) {
+    if (!all->offsets)
+        return (mpt_piece){0, all->rows};
+    return (mpt_piece){all->offsets[e], all->offsets[e + 1]};
+}
+
+static product fprop_of(const products *all, int64_t e) {
+    const mpt_kernel_args *args = all->args;
+    mpt_piece rows = rows_of_product(all, e);
+    int64_t skip[2] = {rows.first, e * all->n_out};
+    product p = {.g = {.transpose_b = true,
+                       .m = rows.end - rows.first,
+                       .n = all->n_out,
+                       .k = all->n_in,
+                       .a = (const float *)args->in[0].data + rows.first * all->n_in,
+                       .lda = all->n_in,
+                       .b = (const float *)args->in[1].data + skip[1] * all->n_in,
+                       .ldb = all->n_in,
+                       .c = (float *)args->out[0].data + rows.first * all->n_out,
+                       .ldc = all->n_out},
+                 .bias = mpt_arg_in(args, 2)};
+    set_factors(args, skip, &p);
+    return p;
+}
+
+static product dgrad_of(const products *all, int64_t e) {
+    const mpt_kernel_args *args = all->args;
+    mpt_piece rows = rows_of_product(all, e);
+    int64_t skip[2] = {rows.first, 0};
+    product p = {.g = {.m = rows.end - rows.first,
+                       .n = all->n_in,
+                       .k = all->n_out,
+                       .a = (const float *)args->in[0].data + rows.first * all->n_out,
+                       .lda = all->n_out,
+                       .b = (const float *)args->in[1].data + e * all->n_out * all->n_in,
+                       .ldb = all->n_in,
+                       .c = (float *)args->out[0].data + rows.first * all->n_in,
+                       .ldc = all->n_in}};
+    set_factors(args, skip, &p);
+    return p;
+}
+
+static product wgrad_of(const products *all, int64_t e) {
+    const mpt_kernel_args *args = all->args;
+    mpt_piece rows = rows_of_product(all, e);
+    const int64_t skip[2] = {0, 0};
+    product p = {.g = {.transpose_a = true,
+                       .m = all->n_out,
+                       .n = all->n_in,
+                       .k = rows.end - rows.first,
+                       .a = (const float *)args->in[0].data + rows.first * all->n_out,
+                       .lda = all->n_out,
+                       .b = (const float *)args->in[1].data + rows.first * all->n_in,
+                       .ldb = all->n_in,
+                       .beta = 1.0f,
+                       .c = (float *)args->out[0].data + e * all->n_out * all->n_in,
+                       .ldc = all->n_in},
+                 .scratch = args->scratch};
+    set_factors(args, skip, &p);
+    return p;
+}
+
+/* Blocks of a product; none where it has no rows, as an expert without tokens. */
+static int64_t n_blocks_of(const product *p) {
+    int64_t rows = rows_of(p->g.m, p->g.n), cols = cols_of(p->g.n);
+    return p->g.k == 0 ? 0 : (p->g.m + rows - 1) / rows * ((p->g.n + cols - 1) / cols);
+}
+
+/* Block b of a product. */
+static void run_block(const product *p, int64_t b) {
+    int64_t rows = rows_of(p->g.m, p->g.n), cols = cols_of(p->g.n);
+    int64_t n_across = (p->g.n + cols - 1) / cols;
+    gemm_block(p, b / n_across * rows, b % n_across * cols);
+}
+
+/* All blocks of all products, in parallel. Those of experts differ in size, so that threads
+ * take them as they come; each block is one thread's, whoever it is. */
+static void gemm_blocks(const products *all, product (*product_of)(const products *, int64_t)) {
+    if (all->n == 1) {
+        product p = product_of(all, 0);
+        int64_t n_blocks = n_blocks_of(&p);
+#pragma omp parallel for schedule(static)
+        for (int64_t b = 0; b < n_blocks; b++)
+            run_block(&p, b);
+        return;
+    }
+#pragma omp parallel
+    for (int64_t e = 0; e < all->n; e++) {
+        product p = product_of(all, e);
+        int64_t n_blocks = n_blocks_of(&p);
+#pragma omp for schedule(dynamic) nowait
+        for (int64_t b = 0; b < n_blocks; b++)
+            run_block(&p, b);
+    }
+}
+
+/* Rows behind those of the last expert are zero. */
+static void clear_rest(const products *all, float *out, int64_t width) {
+    int64_t end = all->offsets ? all->offsets[all->n] : all->rows;
+    memset(out + end * width, 0, mpt_cpu_floats((all->rows - end) * width));
+}
+
 void mpt_cpu_linear(const mpt_kernel_args *args) {
     int64_t n_in = mpt_tensor_cols(&args->in[0]), n_out = mpt_tensor_cols(&args->out[0]);
-    product p = {.g = {.transpose_b = true,
-                       .m = mpt_tensor_rows(&args->out[0]),
-                       .n = n_out,
-                       .k = n_in,
-                       .a = args->in[0].data,
-                       .lda = n_in,
-                       .b = args->in[1].data,
-                       .ldb = n_in,
-                       .c = args->out[0].data,
-                       .ldc = n_out},
-                 .bias = mpt_arg_in(args, 2)};
-    set_factors(args, &p);
-    gemm_blocks(&p);
+    products all = products_of(args, mpt_tensor_rows(&args->out[0]), n_in, n_out);
+    gemm_blocks(&all, fprop_of);
+    clear_rest(&all, args->out[0].data, n_out);
 }
 
 void mpt_cpu_linear_dgrad(const mpt_kernel_args *args) {
     int64_t n_out = mpt_tensor_cols(&args->in[0]), n_in = mpt_tensor_cols(&args->out[0]);
-    product p = {.g = {.m = mpt_tensor_rows(&args->out[0]),
-                       .n = n_in,
-                       .k = n_out,
-                       .a = args->in[0].data,
-                       .lda = n_out,
-                       .b = args->in[1].data,
-                       .ldb = n_in,
-                       .c = args->out[0].data,
-                       .ldc = n_in}};
-    set_factors(args, &p);
-    gemm_blocks(&p);
+    products all = products_of(args, mpt_tensor_rows(&args->out[0]), n_in, n_out);
+    gemm_blocks(&all, dgrad_of);
+    clear_rest(&all, args->out[0].data, n_in);
 }
 
 void mpt_cpu_linear_wgrad(const mpt_kernel_args *args) {
     int64_t n_out = mpt_tensor_cols(&args->in[0]), n_in = mpt_tensor_cols(&args->in[1]);
-    product p = {.g = {.transpose_a = true,
-                       .m = n_out,
-                       .n = n_in,
-                       .k = mpt_tensor_rows(&args->in[0]),
-                       .a = args->in[0].data,
-                       .lda = n_out,
-                       .b = args->in[1].data,
-                       .ldb = n_in,
-                       .beta = 1.0f,
-                       .c = args->out[0].data,
-                       .ldc = n_in},
-                 .scratch = args->scratch};
-    set_factors(args, &p);
-    gemm_blocks(&p);
+    products all = products_of(args, mpt_tensor_rows(&args->in[0]), n_in, n_out);
+    gemm_blocks(&all, wgrad_of);
 }
 
 /* A block a thread, where factors differ or sums are special: dw is added to, so it cannot hold

@@ -29,9 +29,9 @@ typedef enum mpt_layer_kind {
 
 const char *mpt_layer_kind_name(mpt_layer_kind kind);
 
-/* Whether layers of a kind are made of the three products: linear layers and the head. */
+/* Whether layers of a kind are made of the three products: linear layers, the head, routers. */
 static inline bool mpt_layer_has_gemms(mpt_layer_kind kind) {
-    return kind == MPT_LAYER_LINEAR || kind == MPT_LAYER_HEAD;
+    return kind == MPT_LAYER_LINEAR || kind == MPT_LAYER_HEAD || kind == MPT_LAYER_ROUTER;
 }
 
 typedef struct mpt_layer {
@@ -42,6 +42,9 @@ typedef struct mpt_layer {
     int64_t in_features, out_features; /* 0 where the kind has none */
     int n_parts; /* a fused layer names its parts: q_proj, k_proj, v_proj; else 0 */
     const char *const *parts;
+    /* Linear layers of experts: as many weights of out_features rows; a token goes to top_k of
+     * them, and each expert's tokens fill a multiple of `align` rows. Else 0. */
+    int32_t n_experts, top_k, align;
     mpt_where where; /* line of the model file */
 } mpt_layer;
 
