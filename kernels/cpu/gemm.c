@@ -114,13 +114,16 @@ static void tiled_block(const product *p, const mpt_sgemm *block, int64_t i0, in
 
 /* Rows and columns of the blocks of a product. Blocks of wide results stay large: in small ones
  * the library reads B where it lies, and rows 4 KiB apart then share one cache set (measured at
- * 1024 columns: 28 against 70 GFLOP/s a core). */
+ * 1024 columns: 28 against 70 GFLOP/s a core). Columns are shared out evenly, because one
+ * narrow block would be such a small one. */
 static int64_t rows_of(int64_t m, int64_t n) {
     return block_of(m, n >= 1024 ? 512 : 32);
 }
 
 static int64_t cols_of(int64_t n) {
-    return block_of(n, 1024);
+    int64_t across = (n + 512) / 1024;
+    across = across < 1 ? 1 : across > 8 ? 8 : across;
+    return mpt_cpu_round_up((n + across - 1) / across);
 }
 
 static void gemm_block(const product *p, int64_t i, int64_t j) {
@@ -137,29 +140,118 @@ static void gemm_block(const product *p, int64_t i, int64_t j) {
         add_bias(p->bias + j, block.c, g->ldc, block.m, block.n);
 }
 
-/* Products that a node consists of: one, or one an expert. */
-typedef struct products {
-    const mpt_kernel_args *args;
-    const int32_t *offsets; /* rows of experts; NULL: one product over all rows */
-    int64_t n;
-    int64_t rows, n_in, n_out; /* rows of all; columns of x and y */
-} products;
-
-static products products_of(const mpt_kernel_args *args, int64_t rows, int64_t n_in,
-                            int64_t n_out) {
-    const int32_t *offsets = mpt_arg_in(args, 5);
-    return (products){args, offsets, offsets ? args->in[5].dims[0] - 1 : 1, rows, n_in, n_out};
+/* All blocks of a product, in parallel. */
+static void gemm_blocks(const product *p) {
+    int64_t rows = rows_of(p->g.m, p->g.n), cols = cols_of(p->g.n);
+    int64_t n_across = (p->g.n + cols - 1) / cols;
+    int64_t n_blocks = (p->g.m + rows - 1) / rows * n_across;
+#pragma omp parallel for schedule(static)
+    for (int64_t b = 0; b < n_blocks; b++)
+        gemm_block(p, b / n_across * rows, b % n_across * cols);
 }
 
-/* One factor goes into alpha, many are kept for the blocks, those of this product alone; all
- * are where the sum is one that the library does not make. `skip` are the rows and columns of
- * all products that stand before this one's. */
-static void set_factors(const mpt_kernel_args *args, const int64_t skip[2], product *p) {
+/* ---- experts: a product each over the rows that it has ---- */
+
+/* Product e of those that `all` stands for, whose weights lie one below the other and whose
+ * rows lie between offsets e and e + 1. Only y = x w^T turns b round, only a weight gradient a.
+ */
+static product expert_of(const product *all, const int32_t *offsets, int64_t e) {
+    product p = *all;
+    int64_t first = offsets[e], rows = offsets[e + 1] - first;
+    p.g.a += first * p.g.lda;
+    if (p.g.transpose_a) {
+        p.g.b += first * p.g.ldb;
+        p.g.c += e * p.g.m * p.g.ldc;
+        p.g.k = rows;
+        return p;
+    }
+    p.g.b += e * (p.g.transpose_b ? p.g.n : p.g.k) * p.g.ldb;
+    p.g.c += first * p.g.ldc;
+    p.g.m = rows;
+    if (p.row_factors)
+        p.row_factors += first;
+    if (p.col_factors && p.g.transpose_b)
+        p.col_factors += e * p.g.n;
+    return p;
+}
+
+/* The products of all experts, in parallel: blocks differ in size, so threads take them as they
+ * come. Rows behind those of the last expert are zero. */
+static void gemm_experts(const mpt_kernel_args *args, const product *all) {
+    const int32_t *offsets = args->in[5].data;
+    int64_t n_experts = args->in[5].dims[0] - 1, width = all->g.ldc;
+#pragma omp parallel
+    for (int64_t e = 0; e < n_experts; e++) {
+        product p = expert_of(all, offsets, e);
+        int64_t rows = rows_of(p.g.m, p.g.n), cols = cols_of(p.g.n);
+        int64_t n_across = (p.g.n + cols - 1) / cols;
+        int64_t n_blocks = p.g.k == 0 ? 0 : (p.g.m + rows - 1) / rows * n_across;
+#pragma omp for schedule(dynamic) nowait
+        for (int64_t b = 0; b < n_blocks; b++)
+            gemm_block(&p, b / n_across * rows, b % n_across * cols);
+    }
+    if (!all->g.transpose_a)
+        memset(all->g.c + offsets[n_experts] * width, 0,
+               mpt_cpu_floats((all->g.m - offsets[n_experts]) * width));
+}
+
+/* ---- weight gradients: many products for few results ---- */
+
+enum { K_PIECES = 4, K_LEAST = 1024 };
+
+/* Into how many pieces the inner dimension of a weight gradient is cut. Where results are few,
+ * blocks of them would be so small that the library reads its operands where they lie (its
+ * rule: 1/m + 1/n of at least 0.0038), across all tokens' rows: 77 against 113 GFLOP/s on 2
+ * cores at 1536 x 384. So the tokens are cut instead. */
+static int64_t pieces_of(int64_t m, int64_t n, int64_t k) {
+    bool packed = 263 * (m + n) < m * n;
+    return packed && m * n <= 1 << 20 && k >= K_LEAST ? K_PIECES : 1;
+}
+
+/* c[i] += partial[0][i] + partial[1][i] + ..., in this order. */
+MPT_CLONES static void add_partials(const float *partial, int64_t stride, int64_t n, float *c) {
+    for (int64_t p = 0; p < K_PIECES - 1; p++) {
+        const float *from = partial + p * stride;
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            c[i] += from[i];
+    }
+}
+
+/* The first piece goes to c, the others to scratch until all are done. */
+static void gemm_pieces(const product *p) {
+    int64_t m = p->g.m, n = p->g.n, part = 16 * 1024;
+    int64_t n_parts = (m * n + part - 1) / part;
+#pragma omp parallel
+    {
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < K_PIECES; i++) {
+            mpt_piece k = mpt_cpu_piece(p->g.k, K_PIECES, i);
+            mpt_sgemm piece = p->g;
+            piece.k = k.end - k.first;
+            piece.a += k.first * piece.lda;
+            piece.b += k.first * piece.ldb;
+            piece.beta = i == 0 ? 1.0f : 0.0f;
+            piece.c = i == 0 ? p->g.c : p->scratch + (i - 1) * m * n;
+            mpt_cpu_sgemm(&piece);
+        }
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < n_parts; i++)
+            add_partials(p->scratch + i * part, m * n, mpt_cpu_smaller(part, m * n - i * part),
+                         p->g.c + i * part);
+    }
+}
+
+/* ---- the three GEMMs ---- */
+
+/* One factor goes into alpha, many are kept for the blocks; all are where the sum is one that
+ * the library does not make. */
+static void set_factors(const mpt_kernel_args *args, product *p) {
     p->first = p->second = 1.0f;
     for (int i = 3; i < 5; i++) {
         const float *factors = mpt_arg_in(args, i);
         if (factors && args->in[i].dims[0] > 1)
-            *(i == 3 ? &p->row_factors : &p->col_factors) = factors + skip[i - 3];
+            *(i == 3 ? &p->row_factors : &p->col_factors) = factors;
         else if (factors)
             *(i == 3 ? &p->first : &p->second) = factors[0];
     }
@@ -171,139 +263,79 @@ static void set_factors(const mpt_kernel_args *args, const int64_t skip[2], prod
     p->g.alpha = kept || p->apart ? args->node->attrs.alpha : alpha;
 }
 
-/* Rows of product e, and where its weights begin. */
-static mpt_piece rows_of_product(const products *all, int64_t e) {
-    if (!all->offsets)
-        return (mpt_piece){0, all->rows};
-    return (mpt_piece){all->offsets[e], all->offsets[e + 1]};
-}
-
-static product fprop_of(const products *all, int64_t e) {
-    const mpt_kernel_args *args = all->args;
-    mpt_piece rows = rows_of_product(all, e);
-    int64_t skip[2] = {rows.first, e * all->n_out};
-    product p = {.g = {.transpose_b = true,
-                       .m = rows.end - rows.first,
-                       .n = all->n_out,
-                       .k = all->n_in,
-                       .a = (const float *)args->in[0].data + rows.first * all->n_in,
-                       .lda = all->n_in,
-                       .b = (const float *)args->in[1].data + skip[1] * all->n_in,
-                       .ldb = all->n_in,
-                       .c = (float *)args->out[0].data + rows.first * all->n_out,
-                       .ldc = all->n_out},
-                 .bias = mpt_arg_in(args, 2)};
-    set_factors(args, skip, &p);
-    return p;
-}
-
-static product dgrad_of(const products *all, int64_t e) {
-    const mpt_kernel_args *args = all->args;
-    mpt_piece rows = rows_of_product(all, e);
-    int64_t skip[2] = {rows.first, 0};
-    product p = {.g = {.m = rows.end - rows.first,
-                       .n = all->n_in,
-                       .k = all->n_out,
-                       .a = (const float *)args->in[0].data + rows.first * all->n_out,
-                       .lda = all->n_out,
-                       .b = (const float *)args->in[1].data + e * all->n_out * all->n_in,
-                       .ldb = all->n_in,
-                       .c = (float *)args->out[0].data + rows.first * all->n_in,
-                       .ldc = all->n_in}};
-    set_factors(args, skip, &p);
-    return p;
-}
-
-static product wgrad_of(const products *all, int64_t e) {
-    const mpt_kernel_args *args = all->args;
-    mpt_piece rows = rows_of_product(all, e);
-    const int64_t skip[2] = {0, 0};
-    product p = {.g = {.transpose_a = true,
-                       .m = all->n_out,
-                       .n = all->n_in,
-                       .k = rows.end - rows.first,
-                       .a = (const float *)args->in[0].data + rows.first * all->n_out,
-                       .lda = all->n_out,
-                       .b = (const float *)args->in[1].data + rows.first * all->n_in,
-                       .ldb = all->n_in,
-                       .beta = 1.0f,
-                       .c = (float *)args->out[0].data + e * all->n_out * all->n_in,
-                       .ldc = all->n_in},
-                 .scratch = args->scratch};
-    set_factors(args, skip, &p);
-    return p;
-}
-
-/* Blocks of a product; none where it has no rows, as an expert without tokens. */
-static int64_t n_blocks_of(const product *p) {
-    int64_t rows = rows_of(p->g.m, p->g.n), cols = cols_of(p->g.n);
-    return p->g.k == 0 ? 0 : (p->g.m + rows - 1) / rows * ((p->g.n + cols - 1) / cols);
-}
-
-/* Block b of a product. */
-static void run_block(const product *p, int64_t b) {
-    int64_t rows = rows_of(p->g.m, p->g.n), cols = cols_of(p->g.n);
-    int64_t n_across = (p->g.n + cols - 1) / cols;
-    gemm_block(p, b / n_across * rows, b % n_across * cols);
-}
-
-/* All blocks of all products, in parallel. Those of experts differ in size, so that threads
- * take them as they come; each block is one thread's, whoever it is. */
-static void gemm_blocks(const products *all, product (*product_of)(const products *, int64_t)) {
-    if (all->n == 1) {
-        product p = product_of(all, 0);
-        int64_t n_blocks = n_blocks_of(&p);
-#pragma omp parallel for schedule(static)
-        for (int64_t b = 0; b < n_blocks; b++)
-            run_block(&p, b);
-        return;
-    }
-#pragma omp parallel
-    for (int64_t e = 0; e < all->n; e++) {
-        product p = product_of(all, e);
-        int64_t n_blocks = n_blocks_of(&p);
-#pragma omp for schedule(dynamic) nowait
-        for (int64_t b = 0; b < n_blocks; b++)
-            run_block(&p, b);
-    }
-}
-
-/* Rows behind those of the last expert are zero. */
-static void clear_rest(const products *all, float *out, int64_t width) {
-    int64_t end = all->offsets ? all->offsets[all->n] : all->rows;
-    memset(out + end * width, 0, mpt_cpu_floats((all->rows - end) * width));
-}
-
 void mpt_cpu_linear(const mpt_kernel_args *args) {
     int64_t n_in = mpt_tensor_cols(&args->in[0]), n_out = mpt_tensor_cols(&args->out[0]);
-    products all = products_of(args, mpt_tensor_rows(&args->out[0]), n_in, n_out);
-    gemm_blocks(&all, fprop_of);
-    clear_rest(&all, args->out[0].data, n_out);
+    product p = {.g = {.transpose_b = true,
+                       .m = mpt_tensor_rows(&args->out[0]),
+                       .n = n_out,
+                       .k = n_in,
+                       .a = args->in[0].data,
+                       .lda = n_in,
+                       .b = args->in[1].data,
+                       .ldb = n_in,
+                       .c = args->out[0].data,
+                       .ldc = n_out},
+                 .bias = mpt_arg_in(args, 2)};
+    set_factors(args, &p);
+    if (mpt_arg_in(args, 5))
+        gemm_experts(args, &p);
+    else
+        gemm_blocks(&p);
 }
 
 void mpt_cpu_linear_dgrad(const mpt_kernel_args *args) {
     int64_t n_out = mpt_tensor_cols(&args->in[0]), n_in = mpt_tensor_cols(&args->out[0]);
-    products all = products_of(args, mpt_tensor_rows(&args->out[0]), n_in, n_out);
-    gemm_blocks(&all, dgrad_of);
-    clear_rest(&all, args->out[0].data, n_in);
+    product p = {.g = {.m = mpt_tensor_rows(&args->out[0]),
+                       .n = n_in,
+                       .k = n_out,
+                       .a = args->in[0].data,
+                       .lda = n_out,
+                       .b = args->in[1].data,
+                       .ldb = n_in,
+                       .c = args->out[0].data,
+                       .ldc = n_in}};
+    set_factors(args, &p);
+    if (mpt_arg_in(args, 5))
+        gemm_experts(args, &p);
+    else
+        gemm_blocks(&p);
 }
 
 void mpt_cpu_linear_wgrad(const mpt_kernel_args *args) {
     int64_t n_out = mpt_tensor_cols(&args->in[0]), n_in = mpt_tensor_cols(&args->in[1]);
-    products all = products_of(args, mpt_tensor_rows(&args->in[0]), n_in, n_out);
-    gemm_blocks(&all, wgrad_of);
+    product p = {.g = {.transpose_a = true,
+                       .m = n_out,
+                       .n = n_in,
+                       .k = mpt_tensor_rows(&args->in[0]),
+                       .a = args->in[0].data,
+                       .lda = n_out,
+                       .b = args->in[1].data,
+                       .ldb = n_in,
+                       .beta = 1.0f,
+                       .c = args->out[0].data,
+                       .ldc = n_in},
+                 .scratch = args->scratch};
+    set_factors(args, &p);
+    bool plain = !p.apart && !p.row_factors && !p.col_factors && !p.sum;
+    if (mpt_arg_in(args, 5))
+        gemm_experts(args, &p);
+    else if (plain && pieces_of(p.g.m, p.g.n, p.g.k) > 1)
+        gemm_pieces(&p);
+    else
+        gemm_blocks(&p);
 }
 
-/* A block a thread, where factors differ or sums are special: dw is added to, so it cannot hold
- * the bare product. */
+/* Where factors differ or sums are special, a block a thread: dw is added to, so it cannot hold
+ * the bare product. Else what the pieces after the first give. */
 size_t mpt_cpu_linear_wgrad_scratch(const mpt_graph *graph, const mpt_node *node,
                                     int n_threads) {
     int64_t k = graph->values[node->in[0]].dims[0];
+    int64_t m = graph->values[node->in[0]].dims[1], n = graph->values[node->in[1]].dims[1];
     bool many = mpt_cpu_is_summed(&node->attrs.sum, k);
     for (int i = 3; i < 5 && i < node->n_in; i++)
         many = many || (node->in[i] >= 0 && graph->values[node->in[i]].dims[0] > 1);
-    if (!many)
-        return 0;
-    int64_t m = graph->values[node->in[0]].dims[1], n = graph->values[node->in[1]].dims[1];
-    return mpt_cpu_floats(n_threads * rows_of(m, n) * cols_of(n));
+    if (many)
+        return mpt_cpu_floats(n_threads * rows_of(m, n) * cols_of(n));
+    bool experts = node->n_in > 5 && node->in[5] >= 0;
+    return experts ? 0 : mpt_cpu_floats((pieces_of(m, n, k) - 1) * m * n);
 }

@@ -129,7 +129,7 @@ static mpt_exit call(mpt_ctx *ctx, const mpt_options *options, mpt_progress *pro
     case MPT_COMMAND_PROBE:
         return mpt_cli_probe(ctx, options, progress);
     case MPT_COMMAND_BENCH:
-        return mpt_cli_bench(ctx, options);
+        return mpt_cli_bench(ctx, options, progress);
     default:
         return mpt_cli_run(ctx, options, progress);
     }

@@ -54,10 +54,12 @@ const mpt_command_row mpt_command_rows[MPT_COMMAND_COUNT] = {
          "  mptrun probe model.safetensors --formats nvfp4,mxfp4,e4m3\n"
          "  mptrun probe model/ --formats 'nvfp4, nvfp4 { block = {16, 16} }' "
          "--json\n"},
-    [MPT_COMMAND_BENCH] = {"bench", "--quantizers",
-                           "the speed of each quantizer, and as a fraction of a plain copy in "
-                           "the same run",
-                           0, 0, NULL,
+    [MPT_COMMAND_BENCH] = {"bench", "RECIPE.lua|--quantizers",
+                           "where the time of a recipe's steps goes, beside the peak of the "
+                           "GEMM library in the same run; or the speed of each quantizer, and "
+                           "as a fraction of a plain copy in the same run",
+                           0, 1, NULL,
+                           "  mptrun bench recipes/gpt2_nvfp4.lua --steps 10\n"
                            "  mptrun bench --quantizers\n"
                            "  mptrun bench --quantizers --threads 1 --rows 2048 --json\n"},
     [MPT_COMMAND_HELP] = {"help", "[COMMAND]", "this text, or that of one command", 0, 1, NULL,
@@ -85,17 +87,18 @@ static const char *const targets[] = {"host", "sm80", "sm90", "sm100", NULL};
 
 #define AT(member) offsetof(mpt_options, member)
 const mpt_option_row mpt_option_rows[] = {
-    {"set", 's', "PATH=VALUE", MPT_OPTION_SET, RECIPES, 0, NULL,
+    {"set", 's', "PATH=VALUE", MPT_OPTION_SET, RECIPES | BENCH, 0, NULL,
      "sets a field of the recipe, after everything else; may be given again"},
     {"seed", 0, "N", MPT_OPTION_SEED, RECIPES | QUANTIZE | PROBE, AT(seed), NULL,
      "the same as --set train.seed=N. quantize and probe: of stochastic rounding and random "
      "signs; default 0"},
-    {"data", 0, "FILE", MPT_OPTION_TEXT, RECIPES, AT(data), NULL,
+    {"data", 0, "FILE", MPT_OPTION_TEXT, RECIPES | BENCH, AT(data), NULL,
      "trains on the bytes of this file instead of the recipe's data"},
-    {"model", 0, "WHICH", MPT_OPTION_CHOICE, RECIPES, AT(model), models,
-     "auto, full or proxy. run: auto is the full model where it fits in memory and ends within "
+    {"model", 0, "WHICH", MPT_OPTION_CHOICE, RECIPES | BENCH, AT(model), models,
+     "auto, full or proxy. run and bench: auto is the full model where it fits in memory and "
+     "ends within "
      "a day, else the proxy. The commands that do not train: full unless told otherwise"},
-    {"device", 0, "NAME", MPT_OPTION_CHOICE, RECIPES | QUANTIZE, AT(device), devices,
+    {"device", 0, "NAME", MPT_OPTION_CHOICE, RECIPES | QUANTIZE | BENCH, AT(device), devices,
      "auto, ref (the definition, slow) or cpu; plan and check: also cuda, for --target sm100"},
     {"target", 0, "NAME", MPT_OPTION_CHOICE, PLAN | CHECK, AT(target), targets,
      "host (default), sm80, sm90 or sm100: whose memory is counted, and which GEMMs that GPU "
@@ -125,8 +128,12 @@ const mpt_option_row mpt_option_rows[] = {
      "quantizers separated by commas; default: nvfp4,mxfp4,mxfp6,mxfp8,e4m3"},
     {"quantizers", 0, NULL, MPT_OPTION_FLAG, BENCH, AT(quantizers), NULL,
      "measures the quantizers"},
-    {"rows", 0, "N", MPT_OPTION_EXTENT, BENCH, AT(rows), NULL, "of the matrix; default 4096"},
-    {"cols", 0, "N", MPT_OPTION_EXTENT, BENCH, AT(cols), NULL, "of the matrix; default 4096"},
+    {"steps", 0, "N", MPT_OPTION_COUNT, BENCH, AT(steps), NULL,
+     "that are timed, after two of warm-up; default 5"},
+    {"rows", 0, "N", MPT_OPTION_EXTENT, BENCH, AT(rows), NULL,
+     "of the matrix of --quantizers; default 4096"},
+    {"cols", 0, "N", MPT_OPTION_EXTENT, BENCH, AT(cols), NULL,
+     "of the matrix of --quantizers; default 4096"},
     {"list-ops", 0, NULL, MPT_OPTION_FLAG, ALONE, AT(list_ops), NULL,
      "the ops of this build and the kernels of each"},
     {"list-formats", 0, NULL, MPT_OPTION_FLAG, ALONE, AT(list_formats), NULL,

@@ -315,7 +315,8 @@ static mpt_exit check_cuda(const mpt_options *options) {
     if (options->device != MPT_CLI_DEVICE_CUDA)
         return MPT_EXIT_DONE;
     bool plans = options->command == MPT_COMMAND_PLAN || options->command == MPT_COMMAND_CHECK;
-    if (options->command == MPT_COMMAND_RUN || options->command == MPT_COMMAND_QUANTIZE) {
+    if (options->command == MPT_COMMAND_RUN || options->command == MPT_COMMAND_QUANTIZE ||
+        options->command == MPT_COMMAND_BENCH) {
         fprintf(stderr, "mptrun: --device cuda: this build computes on ref and cpu only; plan "
                         "and check take it, as --target sm100\n");
         return MPT_EXIT_MACHINE;
@@ -326,6 +327,39 @@ static mpt_exit check_cuda(const mpt_options *options) {
     return MPT_EXIT_DONE;
 }
 
+/* bench measures a recipe's steps or the quantizers, each with options of its own. */
+static mpt_exit check_bench(const mpt_options *options) {
+    const char *odd = NULL;
+    if (options->n_words == 0 && !options->quantizers) {
+        fprintf(stderr,
+                "mptrun: bench of what? mptrun bench RECIPE.lua measures the steps of a "
+                "recipe, mptrun bench --quantizers the quantizers; see mptrun help "
+                "bench\n");
+        return MPT_EXIT_USAGE;
+    }
+    if (options->n_words > 0 && options->quantizers) {
+        fprintf(stderr,
+                "mptrun: bench --quantizers measures no recipe, and takes no '%s'; see mptrun "
+                "help bench\n",
+                options->words[0]);
+        return MPT_EXIT_USAGE;
+    }
+    if (options->quantizers)
+        odd = options->n_sets > 0    ? "--set"
+              : options->data        ? "--data"
+              : options->model >= 0  ? "--model"
+              : options->device != 0 ? "--device"
+              : options->steps != 0  ? "--steps"
+                                     : NULL;
+    else
+        odd = options->rows != 0 ? "--rows" : options->cols != 0 ? "--cols" : NULL;
+    if (!odd)
+        return MPT_EXIT_DONE;
+    fprintf(stderr, "mptrun: bench %s takes no %s; see mptrun help bench\n",
+            options->quantizers ? "--quantizers" : "RECIPE.lua", odd);
+    return MPT_EXIT_USAGE;
+}
+
 /* Options that make no sense together, or that a command cannot do without. */
 static mpt_exit check_together(const mpt_options *options) {
     if (options->dump && options->until &&
@@ -334,11 +368,8 @@ static mpt_exit check_together(const mpt_options *options) {
                 options->until, options->dump);
         return MPT_EXIT_USAGE;
     }
-    if (options->command == MPT_COMMAND_BENCH && !options->quantizers) {
-        fprintf(stderr, "mptrun: bench of what? mptrun bench --quantizers measures the "
-                        "quantizers; see mptrun help bench\n");
+    if (options->command == MPT_COMMAND_BENCH && check_bench(options) != MPT_EXIT_DONE)
         return MPT_EXIT_USAGE;
-    }
     return check_cuda(options);
 }
 

@@ -38,6 +38,7 @@ typedef struct mpt_options {
     int device; /* mpt_device, or MPT_CLI_DEVICE_CUDA */
     int target; /* mpt_target, or -1: not said */
     int threads;
+    int steps;     /* of bench; 0: not said */
     uint64_t seed; /* where no recipe is there to hold it; 0: not said */
     uint64_t step;
     uint64_t rows, cols; /* 0: not said */

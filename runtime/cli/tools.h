@@ -10,6 +10,6 @@
 
 mpt_exit mpt_cli_quantize(mpt_ctx *ctx, const mpt_options *options, mpt_progress *progress);
 mpt_exit mpt_cli_probe(mpt_ctx *ctx, const mpt_options *options, mpt_progress *progress);
-mpt_exit mpt_cli_bench(mpt_ctx *ctx, const mpt_options *options);
+mpt_exit mpt_cli_bench(mpt_ctx *ctx, const mpt_options *options, mpt_progress *progress);
 
 #endif

@@ -354,6 +354,22 @@ static void wrong_bench(objects *o) {
             "options.n_threads is -2");
 }
 
+static void wrong_bench_program(objects *o) {
+    mpt_bench_program_options options = MPT_BENCH_PROGRAM_OPTIONS_INIT;
+    BARE(mpt_bench_program(NULL, NULL, write_nothing, NULL));
+    refused(o, mpt_bench_program(o->program, NULL, NULL, NULL), "write is NULL");
+    options.steps = -1;
+    refused(o, mpt_bench_program(o->program, &options, write_nothing, NULL),
+            "options.steps is -1");
+    options.steps = 4097;
+    refused(o, mpt_bench_program(o->program, &options, write_nothing, NULL),
+            "options.steps is 4097");
+    options.steps = 0;
+    options.peak_size = 16385;
+    refused(o, mpt_bench_program(o->program, &options, write_nothing, NULL),
+            "options.peak_size is 16385");
+}
+
 typedef struct row {
     const char *calls; /* separated by spaces */
     void (*check)(objects *o);
@@ -390,6 +406,7 @@ static const row rows[] = {
     {"mpt_quantize_file", wrong_quantize_file},
     {"mpt_probe_file", wrong_probe_file},
     {"mpt_bench_quantizers", wrong_bench},
+    {"mpt_bench_program", wrong_bench_program},
 };
 
 static void test_call_when_arguments_are_wrong_then_they_are_named(void **state) {

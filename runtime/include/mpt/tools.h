@@ -86,6 +86,23 @@ MPT_API MPT_CHECKED mpt_status mpt_bench_quantizers(mpt_ctx *ctx,
                                                     const mpt_bench_options *options,
                                                     mpt_write_fn write, void *ud);
 
+typedef struct mpt_bench_program_options {
+    size_t size;
+    bool json;
+    int steps;         /* that are timed, after a warm-up of two; 0: 5; 4096 at most */
+    int64_t peak_size; /* of the square matrices that find the library's peak; 0: 2048 */
+} mpt_bench_program_options;
+#define MPT_BENCH_PROGRAM_OPTIONS_INIT                                                         \
+    ((mpt_bench_program_options){.size = sizeof(mpt_bench_program_options)})
+
+/* Where the time of a program's steps goes: step time, tokens a second, the rate of its GEMMs
+ * beside the peak of the library in the same run, the share of each class of ops, and the
+ * memory it took beside what was planned. A table, or JSON. It trains from the start on weights
+ * of its own and writes no file. */
+MPT_API MPT_CHECKED mpt_status mpt_bench_program(const mpt_program *program,
+                                                 const mpt_bench_program_options *options,
+                                                 mpt_write_fn write, void *ud);
+
 #ifdef __cplusplus
 }
 #endif
