@@ -1,4 +1,5 @@
-/* The three GEMMs of a linear layer, through oneDNN: the only file that knows the library.
+/* The three GEMMs of a linear layer, or of the experts in it, through oneDNN: the only file
+ * that knows the library.
  *
  * A product is cut into blocks whose sizes depend on its shape alone, and each block is one
  * call on one thread: the library would otherwise split the inner dimension by the number of
@@ -149,6 +150,51 @@ static void gemm_blocks(const product *p) {
         gemm_block(p, b / n_across * rows, b % n_across * cols);
 }
 
+/* ---- experts: a product each over the rows that it has ---- */
+
+/* Product e of those that `all` stands for, whose weights lie one below the other and whose
+ * rows lie between offsets e and e + 1. Only y = x w^T turns b round, only a weight gradient a.
+ */
+static product expert_of(const product *all, const int32_t *offsets, int64_t e) {
+    product p = *all;
+    int64_t first = offsets[e], rows = offsets[e + 1] - first;
+    p.g.a += first * p.g.lda;
+    if (p.g.transpose_a) {
+        p.g.b += first * p.g.ldb;
+        p.g.c += e * p.g.m * p.g.ldc;
+        p.g.k = rows;
+        return p;
+    }
+    p.g.b += e * (p.g.transpose_b ? p.g.n : p.g.k) * p.g.ldb;
+    p.g.c += first * p.g.ldc;
+    p.g.m = rows;
+    if (p.row_factors)
+        p.row_factors += first;
+    if (p.col_factors && p.g.transpose_b)
+        p.col_factors += e * p.g.n;
+    return p;
+}
+
+/* The products of all experts, in parallel: blocks differ in size, so threads take them as they
+ * come. Rows behind those of the last expert are zero. */
+static void gemm_experts(const mpt_kernel_args *args, const product *all) {
+    const int32_t *offsets = args->in[5].data;
+    int64_t n_experts = args->in[5].dims[0] - 1, width = all->g.ldc;
+#pragma omp parallel
+    for (int64_t e = 0; e < n_experts; e++) {
+        product p = expert_of(all, offsets, e);
+        int64_t rows = rows_of(p.g.m, p.g.n), cols = cols_of(p.g.n);
+        int64_t n_across = (p.g.n + cols - 1) / cols;
+        int64_t n_blocks = p.g.k == 0 ? 0 : (p.g.m + rows - 1) / rows * n_across;
+#pragma omp for schedule(dynamic) nowait
+        for (int64_t b = 0; b < n_blocks; b++)
+            gemm_block(&p, b / n_across * rows, b % n_across * cols);
+    }
+    if (!all->g.transpose_a)
+        memset(all->g.c + offsets[n_experts] * width, 0,
+               mpt_cpu_floats((all->g.m - offsets[n_experts]) * width));
+}
+
 /* ---- weight gradients: many products for few results ---- */
 
 enum { K_PIECES = 4, K_LEAST = 1024 };
@@ -231,7 +277,10 @@ void mpt_cpu_linear(const mpt_kernel_args *args) {
                        .ldc = n_out},
                  .bias = mpt_arg_in(args, 2)};
     set_factors(args, &p);
-    gemm_blocks(&p);
+    if (mpt_arg_in(args, 5))
+        gemm_experts(args, &p);
+    else
+        gemm_blocks(&p);
 }
 
 void mpt_cpu_linear_dgrad(const mpt_kernel_args *args) {
@@ -246,7 +295,10 @@ void mpt_cpu_linear_dgrad(const mpt_kernel_args *args) {
                        .c = args->out[0].data,
                        .ldc = n_in}};
     set_factors(args, &p);
-    gemm_blocks(&p);
+    if (mpt_arg_in(args, 5))
+        gemm_experts(args, &p);
+    else
+        gemm_blocks(&p);
 }
 
 void mpt_cpu_linear_wgrad(const mpt_kernel_args *args) {
@@ -265,7 +317,9 @@ void mpt_cpu_linear_wgrad(const mpt_kernel_args *args) {
                  .scratch = args->scratch};
     set_factors(args, &p);
     bool plain = !p.apart && !p.row_factors && !p.col_factors && !p.sum;
-    if (plain && pieces_of(p.g.m, p.g.n, p.g.k) > 1)
+    if (mpt_arg_in(args, 5))
+        gemm_experts(args, &p);
+    else if (plain && pieces_of(p.g.m, p.g.n, p.g.k) > 1)
         gemm_pieces(&p);
     else
         gemm_blocks(&p);
@@ -282,5 +336,6 @@ size_t mpt_cpu_linear_wgrad_scratch(const mpt_graph *graph, const mpt_node *node
         many = many || (node->in[i] >= 0 && graph->values[node->in[i]].dims[0] > 1);
     if (many)
         return mpt_cpu_floats(n_threads * rows_of(m, n) * cols_of(n));
-    return mpt_cpu_floats((pieces_of(m, n, k) - 1) * m * n);
+    bool experts = node->n_in > 5 && node->in[5] >= 0;
+    return experts ? 0 : mpt_cpu_floats((pieces_of(m, n, k) - 1) * m * n);
 }

@@ -118,12 +118,19 @@ static mpt_status linear_params(const mpt_nn *nn, mpt_node *node, const mpt_nn_a
     mpt_layer *layer = &graph->layers[node->layer];
     layer->in_features = in;
     layer->out_features = out;
+    layer->n_experts = args->attrs.experts;
+    layer->top_k = args->attrs.top_k;
+    layer->align = args->attrs.align;
     if (args->tied)
         MPT_TRY(mpt_op_expect2(graph, node, 1, "w", out, in));
     else {
+        int64_t experts = args->attrs.experts > 0 ? args->attrs.experts : 1;
+        if (out > INT32_MAX)
+            return MPT_OP_FAIL(graph, node, "out is %lld, which is too wide", (long long)out);
         MPT_TRY(add_param(graph, node, 1, "weight", init_or(args, &DEFAULT_WEIGHT),
-                          &(mpt_value){.rank = 2, .dims = {out, in}}));
+                          &(mpt_value){.rank = 2, .dims = {experts * out, in}}));
         graph->params[graph->n_params - 1].transposed = args->transposed;
+        graph->params[graph->n_params - 1].n_experts = args->attrs.experts;
     }
     if (!args->bias)
         return MPT_OK;
@@ -207,6 +214,22 @@ static mpt_status scan_params(mpt_graph *graph, mpt_node *node, const mpt_nn_arg
     return add_param(graph, node, 6, "dt_bias", &dt_bias, &shape);
 }
 
+/* The bias that the choice of experts is made with, and only the choice. */
+static mpt_status route_params(mpt_graph *graph, mpt_node *node, const mpt_nn_args *args) {
+    MPT_TRY(mpt_op_expect2(graph, node, 0, "logits", MPT_ANY, MPT_ANY));
+    if (!args->bias && args->moe.balance > 0)
+        return MPT_OP_FAIL(graph, node,
+                           "balance moves a bias, which there is none of: say "
+                           "bias = true");
+    if (!args->bias)
+        return MPT_OK;
+    mpt_value shape = {.rank = 1, .dims = {mpt_op_in(graph, node, 0)->dims[1]}};
+    MPT_TRY(add_param(graph, node, 1, "e_score_correction_bias", &ZERO, &shape));
+    graph->params[graph->n_params - 1].balanced = true;
+    graph->params[graph->n_params - 1].rate = args->moe.balance;
+    return MPT_OK;
+}
+
 /* The last op: its targets come from the trainer. */
 static mpt_status loss_inputs(mpt_nn *nn, mpt_node *node) {
     mpt_graph *graph = nn->graph;
@@ -239,6 +262,8 @@ mpt_status mpt_nn_add_params(mpt_nn *nn, mpt_node *node, const mpt_nn_args *args
         return conv_params(nn->graph, node, args);
     case MPT_OP_ssm_scan:
         return scan_params(nn->graph, node, args);
+    case MPT_OP_moe_route:
+        return route_params(nn->graph, node, args);
     case MPT_OP_cross_entropy:
         return loss_inputs(nn, node);
     default:

@@ -76,7 +76,8 @@ void mpt_cascade_explain(const mpt_cascade *c, int layer, mpt_explanation *out) 
     }
     for (int g = 0; g < MPT_GEMM_COUNT; g++) {
         int rule = s.output_decider[g];
-        bool logits = s.layer->kind == MPT_LAYER_HEAD && g == MPT_GEMM_FPROP;
+        bool logits = (s.layer->kind == MPT_LAYER_HEAD || s.layer->kind == MPT_LAYER_ROUTER) &&
+                      g == MPT_GEMM_FPROP;
         out->output[g] = s.output[g];
         out->output_why[g] = logits || g == MPT_GEMM_WGRAD
                                  ? origin_of(MPT_DECIDED_DEFAULT, -1, MPT_NOWHERE)

@@ -148,6 +148,9 @@ CONFORMANCE_CASE(conv1d)
 CONFORMANCE_CASE(ssm_scan)
 CONFORMANCE_CASE(split)
 CONFORMANCE_CASE(concat)
+CONFORMANCE_CASE(moe_route)
+CONFORMANCE_CASE(moe_dispatch)
+CONFORMANCE_CASE(moe_combine)
 CONFORMANCE_CASE(cross_entropy)
 
 /* dw += factors dy^T x in doubles, tokens outermost: ref's order would take seconds here. */
@@ -227,6 +230,9 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_conformance_when_ssm_scan_then_within_bound),
     cmocka_unit_test(test_conformance_when_split_then_within_bound),
     cmocka_unit_test(test_conformance_when_concat_then_within_bound),
+    cmocka_unit_test(test_conformance_when_moe_route_then_within_bound),
+    cmocka_unit_test(test_conformance_when_moe_dispatch_then_within_bound),
+    cmocka_unit_test(test_conformance_when_moe_combine_then_within_bound),
     cmocka_unit_test(test_conformance_when_cross_entropy_then_within_bound),
     cmocka_unit_test(test_conformance_when_wgrad_has_many_tokens_then_within_bound),
     cmocka_unit_test(test_conformance_when_cpu_row_then_some_case_runs_it),

@@ -1,0 +1,94 @@
+-- A mixture of experts in the shape of DeepSeek-V3 (arXiv 2412.19437), small: RMSNorm, causal
+-- attention, dense gated blocks first, then blocks of routed experts with a shared one. Experts
+-- are chosen by sigmoid scores and a bias that evens their load; there is no auxiliary loss.
+-- Names are those of Hugging Face's deepseek_v3, and so are the fields of a size, except that
+-- query, key and value are one linear layer of three parts: its latent attention is not here.
+
+-- Projections into the stream are scaled for depth: each block adds to it twice.
+local function residual_init(size)
+  return { normal = size.initializer_range / math.sqrt(2 * size.num_hidden_layers) }
+end
+
+local function linear(nn, size, name, x, out, init)
+  return nn.linear { name, x, out = out, init = init or { normal = size.initializer_range } }
+end
+
+local function attention(nn, size, x)
+  local head_dim = size.head_dim or size.hidden_size // size.num_attention_heads
+  local q_width = size.num_attention_heads * head_dim
+  local kv_width = size.num_key_value_heads * head_dim
+  local qkv = nn.linear { "self_attn.qkv_proj", x, out = q_width + 2 * kv_width,
+    parts = { "q_proj", "k_proj", "v_proj" }, init = { normal = size.initializer_range } }
+  local q, k, v = nn.split { qkv, sizes = { q_width, kv_width, kv_width } }
+  local o = nn.attention { "self_attn", q, k, v, heads = size.num_attention_heads,
+    kv_heads = size.num_key_value_heads, head_dim = head_dim }
+  return linear(nn, size, "self_attn.o_proj", o, size.hidden_size, residual_init(size))
+end
+
+-- A gated MLP; the shared experts are one of their joint width.
+local function mlp(nn, size, name, x, hidden)
+  local gate = linear(nn, size, name .. ".gate_proj", x, hidden)
+  local up = linear(nn, size, name .. ".up_proj", x, hidden)
+  return linear(nn, size, name .. ".down_proj", nn.mul(nn.silu(gate), up), size.hidden_size,
+    residual_init(size))
+end
+
+local function experts(nn, size, x)
+  local routed = nn.moe { "mlp", x, experts = size.n_routed_experts,
+    top_k = size.num_experts_per_tok, hidden = size.moe_intermediate_size,
+    activation = "swiglu", score = size.scoring_func, normalize = size.norm_topk_prob,
+    scale = size.routed_scaling_factor, groups = size.n_group, top_groups = size.topk_group,
+    bias = true, balance = size.bias_update_speed, align = size.expert_alignment,
+    init = { normal = size.initializer_range }, down_init = residual_init(size) }
+  local shared = mlp(nn, size, "mlp.shared_experts", x,
+    size.n_shared_experts * size.moe_intermediate_size)
+  return nn.add(routed, shared)
+end
+
+local function graph(nn, size)
+  local vocab = size.vocab_size or nn.vocab()
+  local x = nn.embedding { "embed_tokens", nn.tokens(), rows = vocab, out = size.hidden_size,
+    init = { normal = size.initializer_range } }
+  for i = 0, size.num_hidden_layers - 1 do
+    x = nn.block(i, function()
+      local eps = size.rms_norm_eps
+      local h = nn.add(x, attention(nn, size, nn.rmsnorm { "input_layernorm", x, eps = eps }))
+      local u = nn.rmsnorm { "post_attention_layernorm", h, eps = eps }
+      if i < size.first_k_dense_replace then
+        return nn.add(h, mlp(nn, size, "mlp", u, size.intermediate_size))
+      end
+      return nn.add(h, experts(nn, size, u))
+    end)
+  end
+  x = nn.rmsnorm { "norm", x, eps = size.rms_norm_eps }
+  nn.cross_entropy(nn.linear { "lm_head", x, out = vocab, head = true,
+    init = { normal = size.initializer_range } })
+end
+
+-- Without a vocab_size the model takes the vocabulary of its data. bias_update_speed and
+-- expert_alignment are no fields of Hugging Face: the paper's speed of the bias, and rows that
+-- blocks of 128 tokens need.
+return model {
+  name = "deepseek_moe",
+  sizes = {
+    tiny = {
+      num_hidden_layers = 2, hidden_size = 32, intermediate_size = 64,
+      num_attention_heads = 2, num_key_value_heads = 1,
+      n_routed_experts = 8, num_experts_per_tok = 2, n_shared_experts = 1,
+      moe_intermediate_size = 32, n_group = 4, topk_group = 2, first_k_dense_replace = 1,
+      scoring_func = "sigmoid", norm_topk_prob = true, routed_scaling_factor = 2.5,
+      initializer_range = 0.02, rms_norm_eps = 1e-6,
+      bias_update_speed = 0.001, expert_alignment = 32,
+    },
+    small = {
+      num_hidden_layers = 6, hidden_size = 256, intermediate_size = 1024,
+      num_attention_heads = 8, num_key_value_heads = 8,
+      n_routed_experts = 16, num_experts_per_tok = 4, n_shared_experts = 1,
+      moe_intermediate_size = 256, n_group = 4, topk_group = 2, first_k_dense_replace = 1,
+      scoring_func = "sigmoid", norm_topk_prob = true, routed_scaling_factor = 2.5,
+      initializer_range = 0.02, rms_norm_eps = 1e-6,
+      bias_update_speed = 0.001, expert_alignment = 128,
+    },
+  },
+  graph = graph,
+}
