@@ -332,6 +332,8 @@ const mpt_reference_word mpt_reference_recipes[] = {
      "the same, all products in BF16 from 82 %"},
     {"nvfp4_12b_late_end", "nvfp4_12b_late_end.lua",
      "the same, all products in BF16 for the last hundredth"},
+    {"nvfp4_1b2", "nvfp4_1b2.lua",
+     "NVFP4 on the 1.2B Transformer of the paper's ablations (arXiv 2509.25149)"},
     {"nvfp4_8b", "nvfp4_8b.lua", "NVFP4 pretraining of an 8B hybrid (arXiv 2509.25149)"},
     {NULL, NULL, NULL},
 };
