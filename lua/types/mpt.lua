@@ -245,11 +245,11 @@
 
 ---@class mpt.tokens_fields
 ---@field path string A file of nanoGPT's, a shard of llm.c's, or a pair of Megatron's.
----@field vocab? integer Words of the tokenizer: ids are below it. Default: this or a vocabulary of the model's own.
+---@field vocab? integer Words of the tokenizer: ids are below it. Default: this or the model's.
 
 ---@class mpt.batches_fields
 ---@field path string A safetensors file with int32 `tokens` [micro-batches, batch, sequence + 1]; its rows are taken in order.
----@field vocab? integer Words of the tokenizer: ids are below it. Default: this or a vocabulary of the model's own.
+---@field vocab? integer Words of the tokenizer: ids are below it. Default: this or the model's.
 
 ---@class mpt.ops_fields
 ---@field softmax? mpt.format Probabilities as attention's second product reads them: exp(score - largest of its row) is rounded to this, its sum is not. Default: fp32.

@@ -380,6 +380,26 @@ static void wrong_bench_program(objects *o) {
             "options.peak_size is 16385");
 }
 
+static void wrong_tokens(objects *o) {
+    mpt_tokens_options options = MPT_TOKENS_OPTIONS_INIT;
+    BARE(mpt_tokens_file(NULL, "in", NULL, NULL, write_nothing, NULL));
+    refused(o, mpt_tokens_file(o->ctx, NULL, NULL, NULL, write_nothing, NULL), "in is NULL");
+    refused(o, mpt_tokens_file(o->ctx, "in", NULL, NULL, NULL, NULL), "write is NULL");
+    options.vocab = -1;
+    refused(o, mpt_tokens_file(o->ctx, "in", NULL, &options, write_nothing, NULL),
+            "mpt_tokens_file: options.vocab is no number of words");
+    options.vocab = INT64_C(1) << 31;
+    refused(o, mpt_tokens_file(o->ctx, "in", NULL, &options, write_nothing, NULL),
+            "mpt_tokens_file: options.vocab is no number of words");
+    options.vocab = 0;
+    options.from = "texts";
+    refused(o, mpt_tokens_file(o->ctx, "in", NULL, &options, write_nothing, NULL),
+            "mpt_tokens_file: options.from 'texts' is no format of token files");
+    options = (mpt_tokens_options){.size = 0};
+    refused(o, mpt_tokens_file(o->ctx, "in", NULL, &options, write_nothing, NULL),
+            "mpt_tokens_file");
+}
+
 typedef struct row {
     const char *calls; /* separated by spaces */
     void (*check)(objects *o);
@@ -418,6 +438,7 @@ static const row rows[] = {
     {"mpt_probe_file", wrong_probe_file},
     {"mpt_bench_quantizers", wrong_bench},
     {"mpt_bench_program", wrong_bench_program},
+    {"mpt_tokens_file", wrong_tokens},
 };
 
 static void test_call_when_arguments_are_wrong_then_they_are_named(void **state) {
