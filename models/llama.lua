@@ -83,6 +83,7 @@ end
 -- Without a vocab_size the model takes the vocabulary of its data.
 return model {
   name = "llama",
+  prefix = "model.",
   sizes = {
     tiny = {
       hidden_size = 32, intermediate_size = 64, num_hidden_layers = 2,

@@ -46,6 +46,7 @@ end
 -- Without a vocab_size the model takes the vocabulary of its data.
 return model {
   name = "transformer",
+  prefix = "model.",
   sizes = {
     ["1.2b"] = {
       hidden_size = 2048, intermediate_size = 6144, num_hidden_layers = 20,

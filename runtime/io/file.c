@@ -42,16 +42,17 @@ mpt_status mpt_file_make_folder(mpt_ctx *ctx, const char *path, bool *out_made) 
     char part[PATH_MAX];
     size_t n = strlen(path);
     *out_made = false;
-    if (n >= sizeof part)
-        return mpt_file_fail(ctx, MPT_NOWHERE, path, ENAMETOOLONG);
+    if (n == 0 || n >= sizeof part)
+        return mpt_file_fail(ctx, MPT_NOWHERE, path, n ? ENAMETOOLONG : ENOENT);
     for (size_t i = 1; i <= n; i++) {
         if (path[i] != '/' && path[i] != 0)
             continue;
         memcpy(part, path, i);
         part[i] = 0;
         bool is_new = mkdir(part, 0777) == 0;
+        int error = errno == EEXIST ? ENOTDIR : errno;
         if (!is_new && !mpt_file_is_folder(part))
-            return mpt_file_fail(ctx, MPT_NOWHERE, part, errno);
+            return mpt_file_fail(ctx, MPT_NOWHERE, part, error);
         *out_made |= is_new;
     }
     return MPT_OK;

@@ -20,7 +20,7 @@ enum { CHUNK = 4096, NAMES_SHOWN = 8 };
     X(MISTYPED, "of a type that holds no weights")                                             \
     X(UNSCALED, "of 8 bits without their scale")                                               \
     X(NONFINITE, "with values that are not finite")                                            \
-    X(UNTIED, "that differ from the tensor they are tied to")
+    X(UNTIED, "tied but unequal")
 
 typedef enum fault {
 #define FAULT_ENUM(id, word) id,
@@ -343,7 +343,7 @@ static void check_tied(loader *l, int alias) {
             differ += x[i] != y[i];
     }
     if (differ)
-        add_fault(l, UNTIED, "%.120s from %.120s in %lld of %lld", t->name, other->name,
+        add_fault(l, UNTIED, "%.80s and %.80s differ in %lld of %lld", t->name, other->name,
                   (long long)differ, (long long)t->elements);
 }
 
