@@ -17,10 +17,12 @@ typedef enum mpt_command {
     MPT_COMMAND_PROBE,
     MPT_COMMAND_BENCH,
     MPT_COMMAND_EXPORT,
+    MPT_COMMAND_EVAL,
     MPT_COMMAND_HELP,
     MPT_COMMAND_COUNT
 } mpt_command;
 
+enum { MPT_CLI_FAULTS = 64 };
 enum { MPT_CLI_SETS = 64, MPT_CLI_SET_TEXT = 8192 };
 enum {
     MPT_CLI_DEVICE_CUDA = MPT_DEVICE_CPU + 1
@@ -43,8 +45,12 @@ typedef struct mpt_options {
     uint64_t step;
     uint64_t rows, cols; /* 0: not said */
     const char *data, *out;
-    const char *weights; /* NULL: not said */
-    int dtype;           /* mpt_weight_type */
+    const char *tokens; /* of eval; NULL: not said */
+    bool grads;
+    int n_inject;
+    const char *inject[MPT_CLI_FAULTS];
+    const char *weights;      /* NULL: not said */
+    int dtype;                /* mpt_weight_type */
     const char *formats;      /* NULL: not said */
     const char *dump, *until; /* names of stages */
     const char *phase;        /* NULL: not said */
