@@ -63,7 +63,8 @@ static mpt_status draw(mpt_recipe *recipe, const mpt_drawing *drawing, mpt_graph
     return MPT_OK;
 }
 
-mpt_status mpt_pipeline_draw(mpt_recipe *recipe, const mpt_drawing *drawing, mpt_graph **out) {
+mpt_status mpt_pipeline_draw(mpt_recipe *recipe, const mpt_drawing *drawing, bool own_tokens,
+                             mpt_graph **out) {
     mpt_graph *graph;
     *out = NULL;
     if (!recipe->source.build)
@@ -71,6 +72,7 @@ mpt_status mpt_pipeline_draw(mpt_recipe *recipe, const mpt_drawing *drawing, mpt
     MPT_TRY(mpt_graph_create(recipe->ctx, drawing->batch, drawing->sequence, drawing->vocab,
                              &graph));
     graph->vocab_unstated = drawing->vocab_unstated;
+    graph->own_tokens = own_tokens;
     mpt_status status = draw(recipe, drawing, graph);
     if (status != MPT_OK) {
         mpt_graph_destroy(graph);
@@ -103,7 +105,7 @@ static mpt_status widen_micro_batch(const compiling *c, mpt_train *train) {
     mpt_drawing drawing = {false, 1, train->sequence, mpt_data_vocab(c->data),
                            !mpt_data_states_vocab(c->data)};
     mpt_graph *graph;
-    MPT_TRY(mpt_pipeline_draw(c->recipe, &drawing, &graph));
+    MPT_TRY(mpt_pipeline_draw(c->recipe, &drawing, c->options.own_tokens, &graph));
     if (count_parameters(graph) < small)
         train->micro_batch = train->batch;
     mpt_graph_destroy(graph);
@@ -113,7 +115,8 @@ static mpt_status widen_micro_batch(const compiling *c, mpt_train *train) {
 static mpt_status settle_train(const compiling *c, mpt_program *program) {
     const mpt_recipe *recipe = c->recipe;
     program->train = mpt_recipe_train(recipe, program->proxy);
-    MPT_TRY(mpt_data_settle(c->data, &program->train));
+    if (!c->options.own_tokens)
+        MPT_TRY(mpt_data_settle(c->data, &program->train));
     if (program->proxy || recipe->proxy.present || recipe->train.micro_batch > 0)
         return MPT_OK;
     return widen_micro_batch(c, &program->train);
@@ -207,8 +210,9 @@ static mpt_status compile_phase(const compiling *c, mpt_program *program, int ph
                            mpt_data_vocab(c->data), !mpt_data_states_vocab(c->data)};
     mpt_graph *graph;
     mpt_policy *policies;
-    MPT_TRY(mpt_pipeline_draw(c->recipe, &drawing, &graph));
-    MPT_TRY(check_vocab(c, graph));
+    MPT_TRY(mpt_pipeline_draw(c->recipe, &drawing, c->options.own_tokens, &graph));
+    if (!c->options.own_tokens)
+        MPT_TRY(check_vocab(c, graph));
     mpt_status status = evaluation ? make_eval(c, program, phase, graph, &policies)
                                    : make_precise(c, program, phase, graph, &policies);
     if (status != MPT_OK) {
@@ -236,7 +240,7 @@ mpt_status mpt_pipeline_recompile(const mpt_program *program, int phase, int eve
     *out = NULL;
     c.backend = like->backend;
     train.recompute.every = every;
-    MPT_TRY(mpt_pipeline_draw(program->recipe, &drawing, &graph));
+    MPT_TRY(mpt_pipeline_draw(program->recipe, &drawing, like->graph->own_tokens, &graph));
     mpt_precision_options options = options_of(program->recipe, like->policies);
     mpt_status status = grow_precise(&train, &options, graph);
     if (status != MPT_OK) {

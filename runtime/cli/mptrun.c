@@ -11,6 +11,7 @@
 #include "cli/check.h"
 #include "cli/cli.h"
 #include "cli/colour.h"
+#include "cli/eval.h"
 #include "cli/export.h"
 #include "cli/inspect.h"
 #include "cli/options.h"
@@ -133,6 +134,8 @@ static mpt_exit call(mpt_ctx *ctx, const mpt_options *options, mpt_progress *pro
         return mpt_cli_bench(ctx, options, progress);
     case MPT_COMMAND_TOKENS:
         return mpt_cli_tokens(ctx, options);
+    case MPT_COMMAND_EVAL:
+        return mpt_cli_eval(ctx, options, progress);
     case MPT_COMMAND_EXPORT:
         return mpt_cli_export(ctx, options);
     default:

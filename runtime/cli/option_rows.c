@@ -77,6 +77,15 @@ const mpt_command_row mpt_command_rows[MPT_COMMAND_COUNT] = {
                             1, 1, "which recipe?",
                             "  mptrun export recipes/gpt2_bf16.lua --weights model.safetensors "
                             "--out gpt2.bin\n"},
+    [MPT_COMMAND_EVAL] = {"eval", "RECIPE.lua",
+                          "one forward pass of --weights over --tokens, with --grads also "
+                          "backward: logits, loss and gradients go to --out. Without --tokens: "
+                          "loss, perplexity and accuracy on the validation part of the data",
+                          1, 1, "which recipe?",
+                          "  mptrun eval recipes/gpt2_bf16.lua --weights model.safetensors "
+                          "--data corpus.txt\n"
+                          "  mptrun eval model.lua --weights w.safetensors --tokens "
+                          "t.safetensors --out o.safetensors --grads\n"},
     [MPT_COMMAND_HELP] = {"help", "[COMMAND]", "this text, or that of one command", 0, 1, NULL,
                           "  mptrun --help-recipe rounding\n"},
 };
@@ -91,11 +100,12 @@ enum {
     PROBE = 1 << MPT_COMMAND_PROBE,
     BENCH = 1 << MPT_COMMAND_BENCH,
     TOKENS = 1 << MPT_COMMAND_TOKENS,
-    EXPORT = 1 << MPT_COMMAND_EXPORT
+    EXPORT = 1 << MPT_COMMAND_EXPORT,
+    EVAL = 1 << MPT_COMMAND_EVAL
 };
 /* Of commands that compile a recipe, and of those that work on tensors. */
 enum { READERS = PLAN | CHECK | EXPLAIN | DIFF };
-enum { RECIPES = RUN | READERS | EXPORT, TENSORS = QUANTIZE | PROBE | BENCH, ALONE = 0 };
+enum { RECIPES = RUN | READERS | EXPORT | EVAL, TENSORS = QUANTIZE | PROBE | BENCH, ALONE = 0 };
 
 /* In the order of mpt_model_choice, of mpt_device and MPT_CLI_DEVICE_CUDA, of mpt_target. */
 static const char *const models[] = {"auto", "full", "proxy", NULL};
@@ -126,19 +136,27 @@ const mpt_option_row mpt_option_rows[] = {
     {"target", 0, "NAME", MPT_OPTION_CHOICE, PLAN | CHECK, AT(target), targets,
      "host (default), sm80, sm90 or sm100: whose memory is counted, and which GEMMs that GPU "
      "has to emulate"},
-    {"threads", 0, "N", MPT_OPTION_COUNT, RUN | PLAN | TENSORS | EXPORT, AT(threads), NULL,
-     "default: all cores"},
-    {"out", 'o', "DIR", MPT_OPTION_TEXT, RUN | EXPORT, AT(out), NULL,
+    {"threads", 0, "N", MPT_OPTION_COUNT, RUN | PLAN | TENSORS | EXPORT | EVAL, AT(threads),
+     NULL, "default: all cores"},
+    {"out", 'o', "DIR", MPT_OPTION_TEXT, RUN | EXPORT | EVAL, AT(out), NULL,
      "the run folder, new or empty; default: the next free runs/NAME-N. export: a file that "
      "ends in .safetensors or .bin (llm.c), or a folder"},
-    {"weights", 0, "FILE", MPT_OPTION_TEXT, RUN | EXPORT, AT(weights), NULL,
+    {"weights", 0, "FILE", MPT_OPTION_TEXT, RUN | EXPORT | EVAL, AT(weights), NULL,
      "starts from a checkpoint: safetensors, an index of shards, a folder, or one of llm.c"},
     {"dtype", 0, "NAME", MPT_OPTION_CHOICE, EXPORT, AT(dtype), dtypes,
      "fp32 (default), bf16 or fp16: of the weights in the file"},
-    {"quiet", 'q', NULL, MPT_OPTION_FLAG, RUN | QUANTIZE | PROBE, AT(quiet), NULL,
+    {"quiet", 'q', NULL, MPT_OPTION_FLAG, RUN | QUANTIZE | PROBE | EVAL, AT(quiet), NULL,
      "no plan and no progress, only the result"},
-    {"json", 0, NULL, MPT_OPTION_FLAG, READERS | TENSORS | TOKENS, AT(json), NULL,
+    {"json", 0, NULL, MPT_OPTION_FLAG, READERS | TENSORS | TOKENS | EVAL, AT(json), NULL,
      "the plan (with --schedule: the schedule) or the result as JSON"},
+    {"tokens", 0, "FILE", MPT_OPTION_TEXT, EVAL, AT(tokens), NULL,
+     "safetensors with tokens and targets, I32 [batch, tokens], or tokens, I32 [1, batch, "
+     "tokens + 1]"},
+    {"grads", 0, NULL, MPT_OPTION_FLAG, EVAL, AT(grads), NULL,
+     "also the gradients of the loss, by the names of the weights"},
+    {"inject", 0, "FAULT", MPT_OPTION_FAULT, RUN, 0, NULL,
+     "a drill: puts a fault into one element at one step, counted from 0. grad:NAME=inf@STEP, "
+     "act:LAYER=nan@STEP, weight:NAME=1e30@STEP; may be given again"},
     {"phase", 0, "NAME", MPT_OPTION_TEXT, EXPLAIN, AT(phase), NULL,
      "explains one phase; default: all, with what changes in the later ones"},
     {"schedule", 0, NULL, MPT_OPTION_FLAG, PLAN, AT(schedule), NULL,

@@ -22,6 +22,7 @@ typedef enum mpt_option_kind {
     MPT_OPTION_CHOICE, /* int: index into `choices` */
     MPT_OPTION_COUNT,  /* int, 1 to 4096 */
     MPT_OPTION_SET,    /* PATH=VALUE, appended to `sets` */
+    MPT_OPTION_FAULT,  /* PLACE:NAME=VALUE@STEP, appended to `inject` */
     MPT_OPTION_SEED,   /* uint64_t; and train.seed=N, appended to `sets` */
     MPT_OPTION_STEP,   /* uint64_t, 0 to 2^32 - 1 */
     MPT_OPTION_EXTENT, /* uint64_t, 1 to 2^20 */

@@ -121,6 +121,19 @@ static mpt_exit read_stage(const mpt_option_row *row, const char *value, const c
     return usage(mpt_nearest(value, names, n), "");
 }
 
+/* Its form alone: the names are the model's, and the library knows them. */
+static mpt_exit add_fault(mpt_options *options, const mpt_option_row *row, const char *value) {
+    const char *equals = strrchr(value, '='), *at = strrchr(value, '@');
+    if (!strchr(value, ':') || !equals || !at || at < equals)
+        return bad_value(row, value, "PLACE:NAME=VALUE@STEP, such as grad:wte.weight=inf@3");
+    if (options->n_inject == MPT_CLI_FAULTS) {
+        fprintf(stderr, "mptrun: more than %d --inject\n", (int)MPT_CLI_FAULTS);
+        return MPT_EXIT_USAGE;
+    }
+    options->inject[options->n_inject++] = value;
+    return MPT_EXIT_DONE;
+}
+
 /* One option with its value (NULL for flags) into the struct. */
 static mpt_exit take(mpt_options *options, const mpt_option_row *row, const char *value) {
     void *at = (char *)options + row->offset;
@@ -144,6 +157,8 @@ static mpt_exit take(mpt_options *options, const mpt_option_row *row, const char
         if (!equals || equals == value)
             return bad_value(row, value, "PATH=VALUE, such as train.steps=20");
         return add_set(options, value, (size_t)(equals - value), equals + 1);
+    case MPT_OPTION_FAULT:
+        return add_fault(options, row, value);
     case MPT_OPTION_SEED:
         if (read_number(row, value, 0, UINT64_MAX, at) != MPT_EXIT_DONE)
             return MPT_EXIT_USAGE;
@@ -318,7 +333,8 @@ static mpt_exit check_cuda(const mpt_options *options) {
         return MPT_EXIT_DONE;
     bool plans = options->command == MPT_COMMAND_PLAN || options->command == MPT_COMMAND_CHECK;
     if (options->command == MPT_COMMAND_RUN || options->command == MPT_COMMAND_QUANTIZE ||
-        options->command == MPT_COMMAND_BENCH || options->command == MPT_COMMAND_EXPORT) {
+        options->command == MPT_COMMAND_BENCH || options->command == MPT_COMMAND_EXPORT ||
+        options->command == MPT_COMMAND_EVAL) {
         fprintf(stderr, "mptrun: --device cuda: this build computes on ref and cpu only; plan "
                         "and check take it, as --target sm100\n");
         return MPT_EXIT_MACHINE;
@@ -362,6 +378,20 @@ static mpt_exit check_bench(const mpt_options *options) {
     return MPT_EXIT_USAGE;
 }
 
+/* eval writes a file where tokens are given, and prints figures of data where not. */
+static mpt_exit check_eval(const mpt_options *o) {
+    const char *fault = !o->weights              ? "eval of which weights? --weights FILE"
+                        : o->tokens && !o->out   ? "eval --tokens where to? --out FILE"
+                        : !o->tokens && o->out   ? "eval --out takes --tokens FILE beside it"
+                        : !o->tokens && o->grads ? "eval --grads takes --tokens FILE beside it"
+                        : o->tokens && o->data   ? "eval takes --tokens or --data, not both"
+                                                 : NULL;
+    if (!fault)
+        return MPT_EXIT_DONE;
+    fprintf(stderr, "mptrun: %s; see mptrun help eval\n", fault);
+    return MPT_EXIT_USAGE;
+}
+
 /* Options that make no sense together, or that a command cannot do without. */
 static mpt_exit check_together(const mpt_options *options) {
     if (options->dump && options->until &&
@@ -379,6 +409,8 @@ static mpt_exit check_together(const mpt_options *options) {
                 options->words[0]);
         return MPT_EXIT_USAGE;
     }
+    if (options->command == MPT_COMMAND_EVAL && check_eval(options) != MPT_EXIT_DONE)
+        return MPT_EXIT_USAGE;
     return check_cuda(options);
 }
 

@@ -18,10 +18,12 @@ typedef enum mpt_command {
     MPT_COMMAND_BENCH,
     MPT_COMMAND_TOKENS,
     MPT_COMMAND_EXPORT,
+    MPT_COMMAND_EVAL,
     MPT_COMMAND_HELP,
     MPT_COMMAND_COUNT
 } mpt_command;
 
+enum { MPT_CLI_FAULTS = 64 };
 enum { MPT_CLI_SETS = 64, MPT_CLI_SET_TEXT = 8192 };
 enum {
     MPT_CLI_DEVICE_CUDA = MPT_DEVICE_CPU + 1
@@ -47,6 +49,10 @@ typedef struct mpt_options {
     int from, format;    /* of tokens: mpt_token_inputs, mpt_token_outputs */
     uint64_t vocab;      /* 0: not said */
     const char *data, *out;
+    const char *tokens; /* of eval; NULL: not said */
+    bool grads;
+    int n_inject;
+    const char *inject[MPT_CLI_FAULTS];
     const char *weights;      /* NULL: not said */
     int dtype;                /* mpt_weight_type */
     const char *formats;      /* NULL: not said */

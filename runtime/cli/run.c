@@ -53,6 +53,7 @@ mpt_status mpt_cli_compile(mpt_recipe *recipe, const mpt_options *options,
                                           : MPT_TARGET_HOST;
     compile.n_threads = options->threads;
     compile.data = options->data;
+    compile.own_tokens = options->tokens != NULL;
     return mpt_compile(recipe, &compile, out);
 }
 
@@ -125,7 +126,8 @@ static mpt_exit write_recipe(run *r) {
     if (opened != MPT_EXIT_DONE)
         return opened;
     fputs(text ? text : "", file);
-    if (r->options->n_sets > 0 || r->options->data || r->options->weights)
+    if (r->options->n_sets > 0 || r->options->data || r->options->weights ||
+        r->options->n_inject > 0)
         fputs("\n-- as run, with these on the command line:\n", file);
     for (int i = 0; i < r->options->n_sets; i++)
         fprintf(file, "--   --set %s=%s\n", r->options->sets[i].path,
@@ -134,6 +136,8 @@ static mpt_exit write_recipe(run *r) {
         fprintf(file, "--   --data %s\n", r->options->data);
     if (r->options->weights)
         fprintf(file, "--   --weights %s\n", r->options->weights);
+    for (int i = 0; i < r->options->n_inject; i++)
+        fprintf(file, "--   --inject %s\n", r->options->inject[i]);
     return mpt_folder_close(&r->folder, file, "recipe.lua") ? MPT_EXIT_DONE : MPT_EXIT_MACHINE;
 }
 
@@ -282,6 +286,8 @@ static mpt_exit run_program(run *r) {
     mpt_trainer_options options = MPT_TRAINER_OPTIONS_INIT;
     options.metrics = mpt_folder_metrics;
     options.metrics_ud = &r->folder;
+    options.inject = r->options->inject;
+    options.n_inject = r->options->n_inject;
     mpt_status status = mpt_trainer_create(r->program, &options, &r->trainer);
     if (status == MPT_OK && r->options->weights)
         status = mpt_trainer_load_weights(r->trainer, r->options->weights);

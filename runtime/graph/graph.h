@@ -233,6 +233,8 @@ typedef struct mpt_graph {
     int n_pruned;              /* nodes that prune.c has taken away */
     const char *root; /* of its names in a checkpoint, "transformer."; NULL: none known */
     bool pruned;      /* from here on a node that nothing reads is a fault */
+    bool own_tokens;  /* the host gives all tokens: the model may know fewer words than the data
+                       */
     bool checking;    /* set on verify's copy: inference checks outputs and makes none */
 } mpt_graph;
 

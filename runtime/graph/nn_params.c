@@ -157,7 +157,7 @@ static mpt_status embedding_params(const mpt_nn *nn, mpt_node *node, const mpt_n
     if (node->in[0] == graph->positions && rows < graph->sequence)
         return MPT_OP_FAIL(graph, node, "%lld rows, but sequences have %lld positions",
                            (long long)rows, (long long)graph->sequence);
-    if (node->in[0] == graph->tokens && rows < graph->vocab)
+    if (node->in[0] == graph->tokens && rows < graph->vocab && !graph->own_tokens)
         return MPT_OP_FAIL(graph, node, "%lld rows, but the data's vocabulary has %lld tokens",
                            (long long)rows, (long long)graph->vocab);
     graph->layers[node->layer].out_features = width;
@@ -238,7 +238,7 @@ static mpt_status loss_inputs(mpt_nn *nn, mpt_node *node) {
         return MPT_OP_FAIL(graph, node, "block %d is still open", nn->block);
     MPT_TRY(mpt_op_expect2(graph, node, 0, "logits", MPT_ANY, MPT_ANY));
     const mpt_value *logits = mpt_op_in(graph, node, 0);
-    if (logits->dims[1] < graph->vocab)
+    if (logits->dims[1] < graph->vocab && !graph->own_tokens)
         return MPT_OP_FAIL(graph, node,
                            "logits (%s) of %lld columns, but the data's vocabulary has %lld "
                            "tokens",

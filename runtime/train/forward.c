@@ -11,19 +11,19 @@
 
 #include "kernels/tensor.h"
 
-/* Refuses the first id outside 0 ... n - 1, but -1 where that is a masked target. */
-static mpt_status check_ids(const mpt_trainer *trainer, const char *name, const int32_t *ids,
-                            int64_t n, bool masked) {
+mpt_status mpt_trainer_check_ids(const mpt_trainer *trainer, const char *name,
+                                 const int32_t *ids, bool targets) {
     const mpt_graph *graph = mpt_trainer_graph(trainer);
+    int64_t n = targets ? mpt_graph_n_logits(graph) : mpt_graph_n_ids(graph);
     for (int64_t i = 0; i < graph->batch * graph->sequence; i++) {
-        if ((ids[i] >= 0 && ids[i] < n) || (masked && ids[i] == -1))
+        if ((ids[i] >= 0 && ids[i] < n) || (targets && ids[i] == -1))
             continue;
         mpt_status status = MPT_FAIL(trainer->ctx, MPT_DATA, MPT_NOWHERE,
                                      "%s[%lld][%lld]: %ld is no token of this model", name,
                                      (long long)(i / graph->sequence),
                                      (long long)(i % graph->sequence), (long)ids[i]);
         mpt_hint(trainer->ctx, "ids run from 0 to %lld%s", (long long)n - 1,
-                 masked ? ", and -1 masks a target" : "");
+                 targets ? ", and -1 masks a target" : "");
         return status;
     }
     return MPT_OK;
@@ -32,9 +32,9 @@ static mpt_status check_ids(const mpt_trainer *trainer, const char *name, const 
 static mpt_status check_options(const mpt_trainer *trainer, const mpt_forward_options *o) {
     const mpt_graph *graph = mpt_trainer_graph(trainer);
     MPT_REQUIRE(trainer->ctx, o->tokens);
-    MPT_TRY(check_ids(trainer, "tokens", o->tokens, mpt_graph_n_ids(graph), false));
+    MPT_TRY(mpt_trainer_check_ids(trainer, "tokens", o->tokens, false));
     if (o->targets)
-        MPT_TRY(check_ids(trainer, "targets", o->targets, mpt_graph_n_logits(graph), true));
+        MPT_TRY(mpt_trainer_check_ids(trainer, "targets", o->targets, true));
     if (!o->gradients)
         return MPT_OK;
     if (o->targets && mpt_count_targets(o->targets, graph->batch * graph->sequence) > 0)
@@ -45,18 +45,21 @@ static mpt_status check_options(const mpt_trainer *trainer, const mpt_forward_op
     return status;
 }
 
-/* FORWARD, one step after the other; the logits are copied where the loss is about to read
- * them. */
-static void run_forward(const mpt_runner *runner, const mpt_run_env *env, float *logits) {
+void mpt_runner_look(const mpt_runner *runner, const mpt_run_env *env, mpt_logits_fn look,
+                     void *ud) {
     const int *segment = runner->program->segment;
     for (int i = segment[MPT_PASS_FORWARD]; i < segment[MPT_PASS_FORWARD + 1]; i++) {
         const mpt_node *node = &runner->graph->nodes[runner->program->steps[i].node];
-        if (logits && node->op == MPT_OP_cross_entropy) {
-            const mpt_tensor *x = mpt_executor_tensor(runner->executor, node->in[0]);
-            memcpy(logits, x->data, (size_t)mpt_tensor_elements(x) * sizeof *logits);
-        }
+        if (node->op == MPT_OP_cross_entropy)
+            look(ud, mpt_executor_tensor(runner->executor, node->in[0]));
         mpt_executor_run_step(runner->executor, i, env);
     }
+}
+
+/* A mpt_logits_fn: copies them to where `ud` points, where it does. */
+static void copy_logits(void *ud, const mpt_tensor *logits) {
+    if (ud)
+        memcpy(ud, logits->data, (size_t)mpt_tensor_elements(logits) * sizeof(float));
 }
 
 /* Takes the loss scale out of the gradients: exact where it is a power of two. */
@@ -92,7 +95,7 @@ mpt_status mpt_trainer_forward(mpt_trainer *trainer, const mpt_forward_options *
     trainer->has_gradients = o.gradients;
     mpt_executor_run(runner.executor, MPT_PASS_PREPARE, &env);
     mpt_runner_fill(&runner, o.tokens, trainer->targets);
-    run_forward(&runner, &env, logits);
+    mpt_runner_look(&runner, &env, copy_logits, logits);
     if (out_loss)
         *out_loss = n_targets > 0 ? mpt_runner_loss(&runner) : NAN;
     if (o.gradients) {

@@ -366,6 +366,10 @@ mpt_status mpt_trainer_step(mpt_trainer *trainer, const int32_t *tokens, mpt_ste
     MPT_REQUIRE_OBJECT(trainer);
     MPT_REQUIRE(trainer->ctx, out);
     trainer->has_gradients = false;
+    if (!tokens && mpt_trainer_graph(trainer)->own_tokens)
+        return MPT_FAIL(trainer->ctx, MPT_INVALID, MPT_NOWHERE,
+                        "%s: tokens is NULL, and the program was compiled with own_tokens",
+                        __func__);
     if (tokens) {
         MPT_TRY(take_batch(trainer, tokens));
     } else {

@@ -76,6 +76,30 @@ double mpt_runner_loss(const mpt_runner *runner);
 double mpt_runner_forward(const mpt_runner *runner, const int32_t *tokens,
                           const int32_t *targets, const mpt_run_env *env);
 
+/* Runs FORWARD step by step and shows the logits right before the loss reads them; later steps
+ * use their memory again. */
+typedef void (*mpt_logits_fn)(void *ud, const mpt_tensor *logits);
+void mpt_runner_look(const mpt_runner *runner, const mpt_run_env *env, mpt_logits_fn look,
+                     void *ud);
+
+/* Fills the batch's rows with n windows spread over all n_all, from the first-th of them on. Rows
+ * past the last repeat it with masked targets. */
+void mpt_trainer_fill_windows(mpt_trainer *trainer, int64_t first, int64_t n, int64_t n_all);
+
+/* Refuses the first id of [micro_batch, sequence] that is no token of the model, and no -1
+ * where they are targets. `name` leads the message. */
+mpt_status mpt_trainer_check_ids(const mpt_trainer *trainer, const char *name,
+                                 const int32_t *ids, bool targets);
+
+/* Whether a row of logits is largest at the target; of equal ones the first counts. A row with
+ * NaN foretells nothing. */
+static inline bool mpt_foretells(const float *logits, int64_t n, int32_t target) {
+    for (int64_t i = 0; i < n; i++)
+        if (!(logits[i] < logits[target] || (logits[i] == logits[target] && i >= target)))
+            return false;
+    return true;
+}
+
 static inline const mpt_graph *mpt_trainer_graph(const mpt_trainer *trainer) {
     return trainer->program->phases[trainer->phase]->graph;
 }

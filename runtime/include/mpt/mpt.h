@@ -205,6 +205,8 @@ typedef struct mpt_compile_options {
     int n_threads;    /* 0: all cores; 4096 at most */
     const char *data; /* a file that replaces the recipe's data, or NULL */
     mpt_target target;
+    bool own_tokens; /* the host gives all tokens, so that the model may know fewer words than
+                        the recipe's data has */
 } mpt_compile_options;
 #define MPT_COMPILE_OPTIONS_INIT ((mpt_compile_options){.size = sizeof(mpt_compile_options)})
 
@@ -381,9 +383,10 @@ MPT_API bool mpt_trainer_param(const mpt_trainer *trainer, int index, mpt_param_
 MPT_API bool mpt_trainer_gradient(const mpt_trainer *trainer, int index, mpt_param_view *out);
 
 /* Weights from a checkpoint instead of those there are: a safetensors file, the index of its
- * shards, a folder with one of the two, or a GPT-2 checkpoint of llm.c; names are Hugging Face's, with or without the model's
- * root. MPT_DATA names the tensors that are missing, unknown, misshapen or not finite, and then
- * nothing has changed. Moments and delayed scales start anew. */
+ * shards, a folder with one of the two, or a GPT-2 checkpoint of llm.c; names are Hugging
+ * Face's, with or without the model's root. MPT_DATA names the tensors that are missing,
+ * unknown, misshapen or not finite, and then nothing has changed. Moments and delayed scales
+ * start anew. */
 MPT_API MPT_CHECKED mpt_status mpt_trainer_load_weights(mpt_trainer *trainer, const char *path);
 
 /* Writes the weights: to one file where the path ends in .safetensors, as a GPT-2 checkpoint of
@@ -406,8 +409,9 @@ typedef struct mpt_save_options {
 MPT_API MPT_CHECKED mpt_status mpt_trainer_save_weights(const mpt_trainer *trainer,
                                                         const char *path,
                                                         const mpt_save_options *options);
-/* From one file of weights to another, in memory for the weights alone; `from` NULL: the initial
- * ones. A program for it is compiled as for training, since the model says what the names are. */
+/* From one file of weights to another, in memory for the weights alone; `from` NULL: the
+ * initial ones. A program for it is compiled as for training, since the model says what the
+ * names are. */
 MPT_API MPT_CHECKED mpt_status mpt_program_export_weights(const mpt_program *program,
                                                           const char *from, const char *to,
                                                           const mpt_save_options *options);
