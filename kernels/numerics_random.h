@@ -90,6 +90,36 @@ MPT_NUMERIC uint32_t mpt_encode_stochastic(mpt_dtype dtype, float x, uint32_t bi
     return mpt_code_with_sign(dtype, &f, code, mpt_float_bits(x) >> 31);
 }
 
+/* ---- whole words ---- */
+
+/* Streams of words are apart from every quantizer's by their key: the seed's high half XOR the
+ * stream, which is none of those in train/random.h. */
+#define MPT_STREAM_DROPOUT 0xD209u
+
+typedef struct mpt_words_key {
+    uint64_t seed;
+    uint32_t stream;
+    uint32_t scope; /* hash of the layer's path */
+    uint32_t step;
+    uint64_t first_group; /* groups of the micro-batches before this one */
+} mpt_words_key;
+
+/* The four words of a group of four elements. */
+MPT_NUMERIC void mpt_random_words(const mpt_words_key *key, uint64_t group, uint32_t out[4]) {
+    uint64_t g = key->first_group + group;
+    philox4x32_ctr_t counter;
+    philox4x32_key_t k;
+    counter.v[0] = (uint32_t)g;
+    counter.v[1] = (uint32_t)(g >> 32);
+    counter.v[2] = key->scope;
+    counter.v[3] = key->step;
+    k.v[0] = (uint32_t)key->seed;
+    k.v[1] = (uint32_t)(key->seed >> 32) ^ key->stream;
+    philox4x32_ctr_t r = philox4x32_R(10, counter, k);
+    for (int i = 0; i < 4; i++)
+        out[i] = r.v[i];
+}
+
 /* ---- signs of a rotation ---- */
 
 /* 128 random signs as a mask: one call of the generator. `step` is 0 for signs that are drawn

@@ -58,6 +58,54 @@ static inline void set_unary_exact(op_case *c, const op_sizes *s) {
     c->attrs.exact = true;
 }
 
+static inline void set_softmax(op_case *c, const op_sizes *s) {
+    set_unary(c, s);
+    c->in[0].lo = -3, c->in[0].hi = 3;
+}
+
+static inline void set_scale(op_case *c, const op_sizes *s) {
+    set_unary(c, s);
+    c->attrs.scale = -0.625f;
+}
+
+static inline void set_dropout(op_case *c, const op_sizes *s) {
+    set_unary(c, s);
+    c->attrs.p = 0.375f;
+    c->attrs.scope = 0xdecade;
+    c->env.seed = UINT64_C(0x123456789abcdef0);
+    c->env.step = 7;
+    c->env.micro_batch = 3;
+}
+
+static inline void set_rope(op_case *c, const op_sizes *s) {
+    c->attrs.heads = (int32_t)s->heads;
+    c->attrs.head_dim = (int32_t)(s->dim + s->dim % 2);
+    c->attrs.rope = (mpt_rope){.theta = 10000.0f, .dims = c->attrs.head_dim};
+    op_in(c, OP_REAL, s->batch * s->sequence, s->heads * c->attrs.head_dim, -2, 2);
+    op_out(c, OP_REAL, s->batch * s->sequence, s->heads * c->attrs.head_dim);
+}
+
+/* Some numbers of a head do not turn, and slow pairs turn more slowly. */
+static inline void set_rope_llama3(op_case *c, const op_sizes *s) {
+    c->attrs.heads = (int32_t)s->heads;
+    c->attrs.head_dim = (int32_t)(s->dim + 5);
+    c->attrs.rope = (mpt_rope){.theta = 50.0f,
+                               .dims = (int32_t)(s->dim + s->dim % 2 + 2),
+                               .scaling = MPT_ROPE_LLAMA3,
+                               .factor = 8,
+                               .low_freq_factor = 1,
+                               .high_freq_factor = 4,
+                               .original_positions = 32};
+    op_in(c, OP_REAL, s->batch * s->sequence, s->heads * c->attrs.head_dim, -2, 2);
+    op_out(c, OP_REAL, s->batch * s->sequence, s->heads * c->attrs.head_dim);
+}
+
+static inline void set_rope_linear(op_case *c, const op_sizes *s) {
+    set_rope(c, s);
+    c->attrs.rope.scaling = MPT_ROPE_LINEAR;
+    c->attrs.rope.factor = 4;
+}
+
 static inline void set_rmsnorm(op_case *c, const op_sizes *s) {
     c->attrs.eps = 1e-5f;
     op_in(c, OP_REAL, s->batch * s->sequence, s->in, -2, 2);
@@ -283,6 +331,14 @@ static const op_row op_rows[] = {
     {MPT_OP_gelu, set_unary_exact, {{MPT_OP_gelu_grad, "i0 d0", "0", ""}}, 1},
     {MPT_OP_silu, set_unary, {{MPT_OP_silu_grad, "i0 d0", "0", ""}}, 1},
     {MPT_OP_relu2, set_unary, {{MPT_OP_relu2_grad, "i0 d0", "0", ""}}, 1},
+    {MPT_OP_softplus, set_unary, {{MPT_OP_softplus_grad, "i0 d0", "0", ""}}, 1},
+    {MPT_OP_swiglu, set_binary, {{MPT_OP_swiglu_grad, "i0 i1 d0", "0 1", ""}}, 1},
+    {MPT_OP_softmax, set_softmax, {{MPT_OP_softmax_grad, "o0 d0", "0", ""}}, 1},
+    {MPT_OP_scale, set_scale, {{MPT_OP_scale, "d0", "0", ""}}, 1},
+    {MPT_OP_dropout, set_dropout, {{MPT_OP_dropout, "d0", "0", ""}}, 1},
+    {MPT_OP_rope, set_rope, {{MPT_OP_rope_grad, "d0", "0", ""}}, 1},
+    {MPT_OP_rope, set_rope_llama3, {{MPT_OP_rope_grad, "d0", "0", ""}}, 1},
+    {MPT_OP_rope, set_rope_linear, {{MPT_OP_rope_grad, "d0", "0", ""}}, 1},
     {MPT_OP_rmsnorm, set_rmsnorm, {{MPT_OP_rmsnorm_grad, "i0 i1 d0", "0 1", "1"}}, 1},
     {MPT_OP_layernorm, set_layernorm, {{MPT_OP_layernorm_grad, "i0 i1 d0", "0 1 2", "12"}}, 1},
     {MPT_OP_gated_rmsnorm,

@@ -94,6 +94,21 @@ MPT_CPU_KERNEL(relu2)
 MPT_CPU_KERNEL(gelu_grad)
 MPT_CPU_KERNEL(silu_grad)
 MPT_CPU_KERNEL(relu2_grad)
+MPT_CPU_KERNEL(softplus)
+MPT_CPU_KERNEL(softplus_grad)
+MPT_CPU_KERNEL(swiglu)
+MPT_CPU_KERNEL(swiglu_grad)
+MPT_CPU_KERNEL(scale)
+/* softmax.c */
+MPT_CPU_KERNEL(softmax)
+MPT_CPU_KERNEL(softmax_grad)
+/* dropout.c */
+MPT_CPU_KERNEL(dropout)
+/* rope.c */
+MPT_CPU_KERNEL(rope)
+MPT_CPU_SCRATCH(rope)
+MPT_CPU_KERNEL(rope_grad)
+MPT_CPU_SCRATCH(rope_grad)
 /* columns.c */
 MPT_CPU_KERNEL(split)
 MPT_CPU_KERNEL(concat)

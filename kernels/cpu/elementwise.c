@@ -1,4 +1,5 @@
-/* add, mul and the activations with their gradients, in pieces of a fixed number of elements.
+/* add, mul, scale and the activations with their gradients, in pieces of a fixed number of
+ * elements.
  *
  * gelu by tanh is written with the logistic function: (1 + tanh u) / 2 = sigmoid(2u), which
  * needs one exponential and loses no digits for negative u. */
@@ -132,4 +133,73 @@ void mpt_cpu_relu2(const mpt_kernel_args *args) {
 
 void mpt_cpu_relu2_grad(const mpt_kernel_args *args) {
     run_spans(args, relu2_grad_span);
+}
+
+MPT_CLONES static void softplus_span(const float *x, const float *unused, float *y, int64_t n) {
+    (void)unused;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = mpt_softplusf(x[i]);
+}
+
+MPT_CLONES static void softplus_grad_span(const float *x, const float *dy, float *dx,
+                                          int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        dx[i] = dy[i] * mpt_sigmoidf(x[i]);
+}
+
+MPT_CLONES static void swiglu_span(const float *gate, const float *up, float *y, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = gate[i] * mpt_sigmoidf(gate[i]) * up[i];
+}
+
+/* Both gradients of a span: gate, up, dy in; dgate, dup out. */
+MPT_CLONES static void swiglu_grad_span(const float *const in[3], float *const out[2],
+                                        mpt_piece span) {
+    const float *gate = in[0], *up = in[1], *dy = in[2];
+    float *dgate = out[0], *dup = out[1];
+#pragma omp simd
+    for (int64_t i = span.first; i < span.end; i++) {
+        float s = mpt_sigmoidf(gate[i]);
+        dgate[i] = dy[i] * up[i] * (s * (1.0f + gate[i] * (1.0f - s)));
+        dup[i] = dy[i] * (gate[i] * s);
+    }
+}
+
+MPT_CLONES static void scale_span(const float *x, float factor, float *y, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = factor * x[i];
+}
+
+void mpt_cpu_softplus(const mpt_kernel_args *args) {
+    run_spans(args, softplus_span);
+}
+
+void mpt_cpu_softplus_grad(const mpt_kernel_args *args) {
+    run_spans(args, softplus_grad_span);
+}
+
+void mpt_cpu_swiglu(const mpt_kernel_args *args) {
+    run_spans(args, swiglu_span);
+}
+
+void mpt_cpu_swiglu_grad(const mpt_kernel_args *args) {
+    const float *const in[3] = {args->in[0].data, args->in[1].data, args->in[2].data};
+    float *const out[2] = {args->out[0].data, args->out[1].data};
+    int64_t n = mpt_tensor_elements(&args->out[0]), n_pieces = (n + PIECE - 1) / PIECE;
+#pragma omp parallel for schedule(static) if (n_pieces > 2)
+    for (int64_t p = 0; p < n_pieces; p++)
+        swiglu_grad_span(in, out, (mpt_piece){p * PIECE, mpt_cpu_smaller((p + 1) * PIECE, n)});
+}
+
+void mpt_cpu_scale(const mpt_kernel_args *args) {
+    const float *x = args->in[0].data;
+    float *y = args->out[0].data, factor = args->node->attrs.scale;
+    int64_t n = mpt_tensor_elements(&args->out[0]), n_pieces = (n + PIECE - 1) / PIECE;
+#pragma omp parallel for schedule(static) if (n_pieces > 2)
+    for (int64_t p = 0; p < n_pieces; p++)
+        scale_span(x + p * PIECE, factor, y + p * PIECE, mpt_cpu_smaller(PIECE, n - p * PIECE));
 }

@@ -1,4 +1,5 @@
-/* add, mul, gelu, silu and relu2, one element at a time, with the gradients of the last three.
+/* add, mul, scale, gelu, silu, relu2, softplus and swiglu, one element at a time, with the
+ * gradients of the last five.
  *
  * gelu: x Phi(x), by tanh(sqrt(2/pi) (x + 0.044715 x^3)) or, with attrs.exact, by erf. */
 #include "kernels/ref/real.h"
@@ -93,4 +94,47 @@ void MPT_REF(relu2_grad)(const mpt_kernel_args *args) {
     int64_t n = mpt_tensor_elements(&args->out[0]);
     for (int64_t i = 0; i < n; i++)
         dx[i] = 2 * relu_of(x[i]) * dy[i];
+}
+
+/* log(1 + e^x) without overflow; NaN passes. */
+void MPT_REF(softplus)(const mpt_kernel_args *args) {
+    const mpt_real *x = args->in[0].data;
+    mpt_real *y = args->out[0].data;
+    int64_t n = mpt_tensor_elements(&args->out[0]);
+    for (int64_t i = 0; i < n; i++)
+        y[i] = relu_of(x[i]) + log1p(exp(x[i] < 0 ? x[i] : -x[i]));
+}
+
+void MPT_REF(softplus_grad)(const mpt_kernel_args *args) {
+    const mpt_real *x = args->in[0].data, *dy = args->in[1].data;
+    mpt_real *dx = args->out[0].data;
+    int64_t n = mpt_tensor_elements(&args->out[0]);
+    for (int64_t i = 0; i < n; i++)
+        dx[i] = dy[i] * MPT_REF(sigmoid)(x[i]);
+}
+
+void MPT_REF(swiglu)(const mpt_kernel_args *args) {
+    const mpt_real *gate = args->in[0].data, *up = args->in[1].data;
+    mpt_real *y = args->out[0].data;
+    int64_t n = mpt_tensor_elements(&args->out[0]);
+    for (int64_t i = 0; i < n; i++)
+        y[i] = gate[i] * MPT_REF(sigmoid)(gate[i]) * up[i];
+}
+
+void MPT_REF(swiglu_grad)(const mpt_kernel_args *args) {
+    const mpt_real *gate = args->in[0].data, *up = args->in[1].data, *dy = args->in[2].data;
+    mpt_real *dgate = args->out[0].data, *dup = args->out[1].data;
+    int64_t n = mpt_tensor_elements(&args->out[0]);
+    for (int64_t i = 0; i < n; i++) {
+        dgate[i] = dy[i] * up[i] * MPT_REF(silu_slope)(gate[i]);
+        dup[i] = dy[i] * gate[i] * MPT_REF(sigmoid)(gate[i]);
+    }
+}
+
+void MPT_REF(scale)(const mpt_kernel_args *args) {
+    const mpt_real *x = args->in[0].data;
+    mpt_real *y = args->out[0].data, factor = (mpt_real)args->node->attrs.scale;
+    int64_t n = mpt_tensor_elements(&args->out[0]);
+    for (int64_t i = 0; i < n; i++)
+        y[i] = factor * x[i];
 }

@@ -221,8 +221,16 @@ static int require(lua_State *L) {
     return 1;
 }
 
+bool mpt_require_exists(lua_State *L, const char *name) {
+    char relative[PATH_BYTES / 2], path[PATH_BYTES], file[PATH_BYTES];
+    return module_path(name, relative, sizeof relative) &&
+           find_module(mpt_sandbox_of(L), relative, path, file);
+}
+
 void mpt_require_open(lua_State *L) {
     lua_newtable(L);
     lua_pushcclosure(L, require, 1);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, LUA_REGISTRYINDEX, "mpt.require");
     lua_setfield(L, -2, "require");
 }

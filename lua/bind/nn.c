@@ -8,6 +8,7 @@
  */
 #include "graph/nn.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,6 +56,8 @@ typedef enum key_type {
     LAYOUT,
     PARTS,
     SIZES,
+    SIGNED,
+    ROPE,
     ACTIVATION,
     SCORE,
     DOWN_INIT
@@ -120,13 +123,18 @@ static void fail_key(lua_State *L, const nn_call *call, const char *key, const c
 
 /* ---- reading one field; its value is on the top ---- */
 
+static bool is_real(const nn_key *key) {
+    return key->type == FLOAT || key->type == SIGNED;
+}
+
 static void fail_number(lua_State *L, const nn_call *call, const nn_key *key, double number) {
     char shown[32] = "NaN"; /* whose sign printf would show */
     if (!isnan(number))
         snprintf(shown, sizeof shown, "%.14g", number);
     fail_call(L, call, key->name,
-              key->type == FLOAT ? "give a number that is not negative"
-                                 : "give a whole number from 0 to 2147483647",
+              key->type == SIGNED  ? "give a number"
+              : key->type == FLOAT ? "give a number that is not negative"
+                                   : "give a whole number from 0 to 2147483647",
               "cannot be %s", shown);
 }
 
@@ -135,17 +143,19 @@ static void read_number(lua_State *L, nn_call *call, const nn_key *key) {
     int whole = 0;
     lua_Integer n = lua_tointegerx(L, -1, &whole);
     double number = lua_tonumber(L, -1);
-    bool fits = lua_type(L, -1) == LUA_TNUMBER && isfinite(number) && number >= 0;
-    if (key->type != FLOAT)
+    bool fits = lua_type(L, -1) == LUA_TNUMBER && isfinite((float)number);
+    fits = fits && (number >= 0 || key->type == SIGNED);
+    if (!is_real(key))
         fits = fits && whole && n <= INT32_MAX;
     if (!fits && lua_type(L, -1) == LUA_TNUMBER)
         fail_number(L, call, key, number);
     if (!fits)
-        fail_key(L, call, key->name, "give a number that is not negative");
+        fail_key(L, call, key->name,
+                 key->type == SIGNED ? "give a number" : "give a number that is not negative");
     int32_t narrow = (int32_t)n;
     float real = (float)number;
     int64_t wide = n;
-    if (key->type == FLOAT)
+    if (is_real(key))
         memcpy(member, &real, sizeof real);
     else if (key->type == INT32)
         memcpy(member, &narrow, sizeof narrow);
@@ -236,11 +246,84 @@ static void read_parts(lua_State *L, nn_call *call, const nn_key *key) {
         call->args.attrs.n_sizes = n;
 }
 
+/* ---- rope's scaling, as config.json has it ---- */
+
+static const char rope_hint[] =
+    "give { rope_type = \"llama3\", factor = 8, low_freq_factor = 1, high_freq_factor = 4, "
+    "original_max_position_embeddings = 8192 }";
+
+/* rope_type, or type as older files have it; on the top. */
+static mpt_rope_scaling rope_type(lua_State *L, const nn_call *call, const char *name) {
+    const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    if (strcmp(text, "default") == 0)
+        return MPT_ROPE_DEFAULT;
+    if (strcmp(text, "linear") == 0)
+        return MPT_ROPE_LINEAR;
+    if (strcmp(text, "llama3") != 0)
+        fail_at_path(L, call, "scaling", name, "it can be \"default\", \"linear\", \"llama3\"",
+                     "cannot be %s", *text ? text : mpt_lua_describe(L, -1));
+    return MPT_ROPE_LLAMA3;
+}
+
+/* One field of the table, its value on the top. */
+static void read_rope_field(lua_State *L, const nn_call *call, mpt_rope *rope,
+                            const char *name) {
+    const struct {
+        const char *name;
+        float *real;
+    } numbers[] = {{"factor", &rope->factor},
+                   {"low_freq_factor", &rope->low_freq_factor},
+                   {"high_freq_factor", &rope->high_freq_factor},
+                   {"rope_theta", &rope->theta},
+                   {"original_max_position_embeddings", NULL}};
+    double x = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : -1;
+    if (strcmp(name, "rope_type") == 0 || strcmp(name, "type") == 0) {
+        rope->scaling = rope_type(L, call, name);
+        return;
+    }
+    for (size_t i = 0; i < MPT_COUNT(numbers); i++) {
+        if (strcmp(numbers[i].name, name) != 0)
+            continue;
+        if (!(x > 0 && x <= (numbers[i].real ? (double)FLT_MAX : (double)INT32_MAX)))
+            fail_at_path(L, call, "scaling", name, "give a number above 0", "cannot be %s",
+                         mpt_lua_describe(L, -1));
+        if (numbers[i].real)
+            *numbers[i].real = (float)x;
+        else
+            rope->original_positions = (int32_t)x;
+        return;
+    }
+    fail_at_path(L, call, "scaling", name, rope_hint, "no field '%s'", name);
+}
+
+/* A table written here, or one of the model's size. Theta is read after it: names are sorted.
+ */
+static void read_rope(lua_State *L, nn_call *call, const nn_key *key) {
+    if (mpt_lua_value_of_kind(L, -1, MPT_LUA_TABLE))
+        mpt_lua_value_fields(L, -1);
+    if (!lua_istable(L, -1))
+        fail_key(L, call, key->name, rope_hint);
+    int fields = lua_gettop(L), names = fields + 1;
+    mpt_library_sorted_keys(L, fields);
+    for (lua_Integer i = 1; lua_rawgeti(L, names, i) != LUA_TNIL; i++) {
+        lua_pushvalue(L, -1);
+        lua_rawget(L, fields);
+        if (lua_type(L, -2) != LUA_TSTRING)
+            fail_call(L, call, key->name, rope_hint, "%s stands here without a name",
+                      mpt_lua_describe(L, -1));
+        read_rope_field(L, call, &call->args.attrs.rope, lua_tostring(L, -2));
+        lua_settop(L, names);
+    }
+    if (call->args.attrs.rope.factor > 0 && call->args.attrs.rope.scaling == MPT_ROPE_DEFAULT)
+        fail_call(L, call, key->name, rope_hint, "%s", "a factor without its rope_type");
+}
+
 static void read_key(lua_State *L, nn_call *call, const nn_key *key) {
     switch (key->type) {
     case INT64:
     case INT32:
     case FLOAT:
+    case SIGNED:
         read_number(L, call, key);
         break;
     case BOOL:
@@ -272,6 +355,9 @@ static void read_key(lua_State *L, nn_call *call, const nn_key *key) {
     case PARTS:
     case SIZES:
         read_parts(L, call, key);
+        break;
+    case ROPE:
+        read_rope(L, call, key);
         break;
     }
 }

@@ -9,7 +9,7 @@
 #include "lua/bind/library.h"
 #include "lua/bind/model.h"
 
-typedef enum size_kind { UNKNOWN, INTEGER, NUMBER, TEXT, BOOLEAN, ANY } size_kind;
+typedef enum size_kind { UNKNOWN, INTEGER, NUMBER, TEXT, BOOLEAN, TABLE, ANY } size_kind;
 
 /* What one field can be. */
 typedef struct size_field {
@@ -26,7 +26,7 @@ static size_kind kind_of(lua_State *L, int index) {
     case LUA_TBOOLEAN:
         return BOOLEAN;
     default:
-        return ANY;
+        return mpt_lua_value_of_kind(L, index, MPT_LUA_TABLE) ? TABLE : ANY;
     }
 }
 
@@ -43,9 +43,15 @@ static void learn(lua_State *L, size_field *field) {
         field->kind = numbers ? NUMBER : ANY;
 }
 
-/* What the named sizes in the table at `sizes` say of a field. */
-static size_field learn_field(lua_State *L, int sizes, const char *name) {
+/* What the named sizes in the table at `sizes` and the defaults (a value, or nil) say of a
+ * field. */
+static size_field learn_field(lua_State *L, int sizes, int defaults, const char *name) {
     size_field field = {UNKNOWN, 1};
+    if (!lua_isnil(L, defaults)) {
+        if (mpt_lua_value_get(L, defaults, name) != LUA_TNIL)
+            learn(L, &field);
+        lua_pop(L, 1);
+    }
     for (lua_pushnil(L); lua_next(L, sizes); lua_pop(L, 1)) {
         if (!mpt_lua_value_of_kind(L, -1, MPT_LUA_TABLE))
             continue;
@@ -68,6 +74,8 @@ static bool fits(lua_State *L, const size_field *field) {
         return type == LUA_TSTRING && lua_rawlen(L, -1) > 0;
     case BOOLEAN:
         return type == LUA_TBOOLEAN;
+    case TABLE: /* what is in it, the word that reads it checks */
+        return mpt_lua_value_of_kind(L, -1, MPT_LUA_TABLE) != NULL;
     case UNKNOWN:
     case ANY:
         break;
@@ -90,29 +98,33 @@ static void show(lua_State *L, char *out, size_t size) {
 static void fail_size(lua_State *L, int size, int key, const char *path,
                       const size_field *field) {
     char shown[64], way_out[64];
-    static const char *const ways[] = {
-        [NUMBER] = "give a number", [TEXT] = "give a text", [BOOLEAN] = "give true or false"};
+    static const char *const ways[] = {[NUMBER] = "give a number",
+                                       [TEXT] = "give a text",
+                                       [BOOLEAN] = "give true or false",
+                                       [TABLE] = "give a table"};
     show(L, shown, sizeof shown);
     if (field->kind == INTEGER)
         snprintf(way_out, sizeof way_out, "give an integer of at least %lld",
                  (long long)field->least);
     else
         snprintf(way_out, sizeof way_out, "%s", ways[field->kind]);
-    mpt_convert_fail(L, size, key, way_out, "%s.%s: cannot be %s", path, lua_tostring(L, key),
+    mpt_convert_fail(L, size, key, way_out, "%s%s: cannot be %s", path, lua_tostring(L, key),
                      shown);
 }
 
 void mpt_model_check_size(lua_State *L, int model_size, const char *path) {
-    int top = lua_gettop(L), size = top + 1, sizes = top + 4, keys = top + 6;
+    int top = lua_gettop(L), size = top + 1, sizes = top + 4, defaults = top + 5,
+        keys = top + 7;
     luaL_checkstack(L, 16, "tables nest too deep");
     mpt_lua_value_get(L, model_size, "size");
     mpt_lua_value_get(L, model_size, "model");
     mpt_lua_value_get(L, top + 2, "sizes");
     mpt_lua_value_fields(L, top + 3);
+    mpt_lua_value_get(L, top + 2, "defaults");
     mpt_lua_value_fields(L, size);
-    mpt_library_sorted_keys(L, top + 5);
+    mpt_library_sorted_keys(L, top + 6);
     for (lua_Integer i = 1; lua_rawgeti(L, keys, i) == LUA_TSTRING; i++) {
-        size_field field = learn_field(L, sizes, lua_tostring(L, keys + 1));
+        size_field field = learn_field(L, sizes, defaults, lua_tostring(L, keys + 1));
         mpt_lua_value_get(L, size, lua_tostring(L, keys + 1));
         if (!fits(L, &field))
             fail_size(L, size, keys + 1, path, &field);

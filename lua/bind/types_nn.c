@@ -46,6 +46,8 @@ static const char *key_type(const char *read) {
         {"INIT", "mpt.init"},
         {"BIAS_INIT", "mpt.init"},
         {"SIZES", "integer[]"},
+        {"SIGNED", "number"},
+        {"ROPE", "table"},
         {"ACTIVATION", "\"relu2\"|\"swiglu\""},
         {"SCORE", "\"sigmoid\"|\"softmax\""},
         {"DOWN_INIT", "mpt.init"},

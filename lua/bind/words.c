@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lua/bind/library.h"
+#include "lua/bind/model.h"
 #include "recipe/schema.h"
 
 static const mpt_lua_word words[] = {
@@ -75,6 +76,27 @@ static int call_word(lua_State *L) {
     return 1;
 }
 
+/* The word `model` has a field, so its function is behind a table, which comes as the first
+ * argument. */
+static int call_model(lua_State *L) {
+    lua_remove(L, 1);
+    return call_word(L);
+}
+
+/* model{...} and model.from_config, in place of the plain word. */
+static void open_model(lua_State *L, int globals, int row) {
+    lua_createtable(L, 0, 1);
+    lua_pushcfunction(L, mpt_model_from_config);
+    lua_setfield(L, -2, "from_config");
+    mpt_library_proxy(L, "model");
+    lua_getmetatable(L, -1);
+    lua_pushinteger(L, row);
+    lua_pushcclosure(L, call_model, 1);
+    lua_setfield(L, -2, "__call");
+    lua_pop(L, 1);
+    lua_setfield(L, globals, "model");
+}
+
 const char *mpt_word_example(lua_State *L, int index) {
     index = lua_absindex(L, index);
     if (lua_tocfunction(L, index) != call_word || !lua_getupvalue(L, index, 1))
@@ -130,6 +152,8 @@ void mpt_words_open(lua_State *L) {
         lua_pushinteger(L, (lua_Integer)i);
         lua_pushcclosure(L, call_word, 1);
         lua_setfield(L, globals, words[i].name);
+        if (words[i].kind == MPT_LUA_MODEL)
+            open_model(L, globals, (int)i);
     }
     lua_pushcfunction(L, derive);
     lua_setfield(L, globals, "derive");

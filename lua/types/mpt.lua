@@ -370,6 +370,7 @@
 ---@field sizes table<string, table> Tables by the name of the size; what is in them is the model's own. Required.
 ---@field graph fun(nn: mpt.nn, size: table) The function that draws: of `nn` and of the size. Required.
 ---@field root? string What paths of blocks begin with: `"h"` gives `h.0.`. Default `"layers"`.
+---@field prefix? string What names of its tensors begin with in checkpoints: `"transformer."`. Default nothing. Files with another root are read all the same.
 
 ---@class mpt.current
 

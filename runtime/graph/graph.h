@@ -125,6 +125,23 @@ typedef struct mpt_gemm_sum {
     int32_t promote;      /* products after which it moves to an FP32 total; 0: never */
 } mpt_gemm_sum;
 
+/* The angles of rope: a token at position t turns its pair i by t * theta^(-2 i / dims), where
+ * the scaling does not say otherwise (kernels/rope.h). */
+typedef enum mpt_rope_scaling {
+    MPT_ROPE_DEFAULT,
+    MPT_ROPE_LINEAR, /* all angles over `factor` */
+    MPT_ROPE_LLAMA3  /* slow ones over `factor`, fast ones as they are, smooth between */
+} mpt_rope_scaling;
+
+typedef struct mpt_rope {
+    float theta;  /* 0 reads as 10000 */
+    int32_t dims; /* of a head, the first of them, that turn; 0: all */
+    mpt_rope_scaling scaling;
+    float factor;
+    float low_freq_factor, high_freq_factor; /* llama3: turns within the original length ... */
+    int32_t original_positions;              /* ... that are slow, and fast */
+} mpt_rope;
+
 /* Attributes of all ops in one flat struct: few enough that a union would only hide them. Which
  * op reads which is said at the head of its op_*.c. */
 typedef struct mpt_attrs {
@@ -139,7 +156,10 @@ typedef struct mpt_attrs {
     int32_t n_sizes;
     int64_t sizes[MPT_MAX_PARTS]; /* split: widths of the parts */
     bool exact;                   /* gelu: erf instead of tanh */
-    mpt_dtype softmax;            /* attention: of the probabilities in its second product */
+    mpt_rope rope;
+    float p;           /* dropout: the share that is dropped */
+    uint32_t scope;    /* dropout: hash of its layer's path, which keys its bits */
+    mpt_dtype softmax; /* attention: of the probabilities in its second product */
     /* linear, linear_dgrad, linear_wgrad: constant factor on the product (tensor scales), and
      * how it is summed up */
     float alpha;
@@ -210,13 +230,19 @@ typedef struct mpt_graph {
     mpt_value_id logits;
     mpt_value_id finite, norm; /* after update.c: first bad gradient or -1, global norm */
     int n_pruned;              /* nodes that prune.c has taken away */
-    bool pruned;               /* from here on a node that nothing reads is a fault */
-    bool checking; /* set on verify's copy: inference checks outputs and makes none */
+    const char *root; /* of its names in a checkpoint, "transformer."; NULL: none known */
+    bool pruned;      /* from here on a node that nothing reads is a fault */
+    bool checking;    /* set on verify's copy: inference checks outputs and makes none */
 } mpt_graph;
 
 mpt_status mpt_graph_create(mpt_ctx *ctx, int64_t batch, int64_t sequence, int64_t vocab,
                             mpt_graph **out);
 void mpt_graph_destroy(mpt_graph *graph);
+
+/* How many token ids the model takes, the rows of its smallest table of tokens, and how many
+ * columns its logits have: both at least the vocabulary that it was drawn for. */
+int64_t mpt_graph_n_ids(const mpt_graph *graph);
+int64_t mpt_graph_n_logits(const mpt_graph *graph);
 
 /* Appends a value; -1 when out of memory (error set). Name is copied. */
 mpt_value_id mpt_graph_value(mpt_graph *graph, const char *name, mpt_value_kind kind,

@@ -143,6 +143,31 @@ mpt_model_value mpt_model_attention(mpt_nn *nn, const char *name,
                               .attrs = {.heads = heads, .kv_heads = kv_heads}});
 }
 
+mpt_model_value mpt_model_rope(mpt_nn *nn, mpt_model_value x, const mpt_rope_options *options) {
+    static const mpt_rope_scaling kinds[] = {[MPT_ROPE_KIND_DEFAULT] = MPT_ROPE_DEFAULT,
+                                             [MPT_ROPE_KIND_LINEAR] = MPT_ROPE_LINEAR,
+                                             [MPT_ROPE_KIND_LLAMA3] = MPT_ROPE_LLAMA3};
+    mpt_rope_options o = {.size = sizeof o};
+    if (!nn)
+        return -1;
+    if (mpt_options_read(nn->graph->ctx, __func__, options, &o, sizeof o) != MPT_OK) {
+        nn->failed = true;
+        return -1;
+    }
+    bool known = (unsigned)o.kind < MPT_COUNT(kinds);
+    if (!known)
+        refuse(nn, "mpt_model_rope: options.kind is %d", (int)o.kind);
+    mpt_rope rope = {.theta = o.theta,
+                     .dims = o.rotary_dim,
+                     .scaling = known ? kinds[o.kind] : MPT_ROPE_DEFAULT,
+                     .factor = o.factor,
+                     .low_freq_factor = o.low_freq_factor,
+                     .high_freq_factor = o.high_freq_factor,
+                     .original_positions = o.original_max_position_embeddings};
+    return one(nn, MPT_OP_rope,
+               &(mpt_nn_args){.n_in = 1, .in = {x}, .attrs = {.heads = o.heads, .rope = rope}});
+}
+
 mpt_model_value mpt_model_conv1d(mpt_nn *nn, const char *name, mpt_model_value x, int kernel,
                                  bool bias) {
     return one(
@@ -166,10 +191,9 @@ mpt_model_value mpt_model_activation(mpt_nn *nn, const char *kind, mpt_model_val
         const char *name;
         mpt_op op;
         bool exact;
-    } kinds[] = {{"gelu", MPT_OP_gelu, false},
-                 {"gelu_exact", MPT_OP_gelu, true},
-                 {"silu", MPT_OP_silu, false},
-                 {"relu2", MPT_OP_relu2, false}};
+    } kinds[] = {{"gelu", MPT_OP_gelu, false},         {"gelu_exact", MPT_OP_gelu, true},
+                 {"silu", MPT_OP_silu, false},         {"relu2", MPT_OP_relu2, false},
+                 {"softplus", MPT_OP_softplus, false}, {"softmax", MPT_OP_softmax, false}};
     const char *names[MPT_COUNT(kinds)];
     if (!PRESENT(nn, kind))
         return -1;
@@ -194,6 +218,20 @@ mpt_model_value mpt_model_add(mpt_nn *nn, mpt_model_value a, mpt_model_value b) 
 
 mpt_model_value mpt_model_mul(mpt_nn *nn, mpt_model_value a, mpt_model_value b) {
     return one(nn, MPT_OP_mul, &(mpt_nn_args){.n_in = 2, .in = {a, b}});
+}
+
+mpt_model_value mpt_model_scale(mpt_nn *nn, mpt_model_value x, float factor) {
+    return one(nn, MPT_OP_scale,
+               &(mpt_nn_args){.n_in = 1, .in = {x}, .attrs = {.scale = factor}});
+}
+
+mpt_model_value mpt_model_swiglu(mpt_nn *nn, mpt_model_value gate, mpt_model_value up) {
+    return one(nn, MPT_OP_swiglu, &(mpt_nn_args){.n_in = 2, .in = {gate, up}});
+}
+
+mpt_model_value mpt_model_dropout(mpt_nn *nn, const char *name, mpt_model_value x, float p) {
+    return one(nn, MPT_OP_dropout,
+               &(mpt_nn_args){.name = name, .n_in = 1, .in = {x}, .attrs = {.p = p}});
 }
 
 void mpt_model_split(mpt_nn *nn, mpt_model_value x, const int64_t *widths, int n,

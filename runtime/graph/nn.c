@@ -30,6 +30,12 @@ static const nn_word words[] = {
     {MPT_OP_gelu, MPT_LAYER_OTHER, false, 1, 1},
     {MPT_OP_silu, MPT_LAYER_OTHER, false, 1, 1},
     {MPT_OP_relu2, MPT_LAYER_OTHER, false, 1, 1},
+    {MPT_OP_softplus, MPT_LAYER_OTHER, false, 1, 1},
+    {MPT_OP_swiglu, MPT_LAYER_OTHER, false, 2, 1},
+    {MPT_OP_softmax, MPT_LAYER_OTHER, false, 1, 1},
+    {MPT_OP_scale, MPT_LAYER_OTHER, false, 1, 1},
+    {MPT_OP_dropout, MPT_LAYER_OTHER, true, 1, 1},
+    {MPT_OP_rope, MPT_LAYER_OTHER, false, 1, 1},
     {MPT_OP_add, MPT_LAYER_OTHER, false, 2, 1},
     {MPT_OP_mul, MPT_LAYER_OTHER, false, 2, 1},
     {MPT_OP_split, MPT_LAYER_OTHER, false, 1, MPT_ANY},
@@ -124,9 +130,29 @@ static mpt_status copy_parts(mpt_graph *graph, mpt_layer *layer, const mpt_nn_ar
         if (!parts[i])
             return MPT_OUT_OF_MEMORY;
     }
+    layer->part_rows =
+        mpt_arena_alloc(&graph->arena, sizeof *layer->part_rows * (size_t)args->n_parts);
+    if (!layer->part_rows)
+        return MPT_OUT_OF_MEMORY;
+    for (int i = 0; i < args->n_parts; i++)
+        if (args->out_features % args->n_parts == 0)
+            layer->part_rows[i] = args->out_features / args->n_parts;
     layer->parts = parts;
     layer->n_parts = args->n_parts;
     return MPT_OK;
+}
+
+/* A split of a fused layer's output into as many pieces as it has parts says how wide each part
+ * is; without one they are alike. */
+static void learn_parts(mpt_graph *graph, const mpt_node *split) {
+    if (split->op != MPT_OP_split)
+        return;
+    int32_t producer = graph->values[split->in[0]].producer;
+    int32_t layer = producer < 0 ? -1 : graph->nodes[producer].layer;
+    if (layer < 0 || graph->layers[layer].n_parts != split->attrs.n_sizes)
+        return;
+    for (int i = 0; i < split->attrs.n_sizes; i++)
+        graph->layers[layer].part_rows[i] = split->attrs.sizes[i];
 }
 
 /* Appends the layer that rules and messages will name; its index goes into the node. */
@@ -208,6 +234,10 @@ static mpt_status call(mpt_nn *nn, mpt_op op, const mpt_nn_args *args, mpt_value
     node.attrs.batch = graph->batch;
     node.attrs.sequence = graph->sequence;
     MPT_TRY(check_call(nn, word, args, &node));
+    if (op == MPT_OP_dropout && args->attrs.p == 0) { /* nothing is dropped: no operation */
+        out[(*n_out)++] = node.in[0];
+        return mpt_op_expect(graph, &node, 0, "x");
+    }
     if (args->name && *args->name)
         MPT_TRY(add_layer(nn, word, args, &node));
     MPT_TRY(mpt_nn_add_params(nn, &node, args));
@@ -216,6 +246,7 @@ static mpt_status call(mpt_nn *nn, mpt_op op, const mpt_nn_args *args, mpt_value
     MPT_TRY(mpt_graph_append(graph, &node, &index));
     const mpt_node *made = &graph->nodes[index];
     MPT_TRY(mpt_nn_name_outputs(nn, made));
+    learn_parts(graph, made);
     *n_out = word->n_out == MPT_ANY ? made->n_out : word->n_out;
     memcpy(out, made->out, sizeof *out * (size_t)*n_out);
     if (op == MPT_OP_cross_entropy) {

@@ -51,7 +51,8 @@ typedef struct mpt_nn_args {
      * offsets; no offsets where attrs.experts is 0 */
     mpt_value_id offsets;
     mpt_nn_experts moe;
-    const char *tied; /* linear: name of the parameter used as weight ("wte.weight") */
+    const char *tied; /* linear, embedding, rmsnorm, layernorm: name of the parameter used as
+                         weight, whole ("wte.weight") or in the open block ("up.weight") */
     mpt_init init;    /* of the weight */
     bool has_init;
     mpt_init bias_init;
@@ -69,11 +70,11 @@ typedef struct mpt_nn_args {
 mpt_status mpt_nn_moe(mpt_nn *nn, const mpt_nn_args *args, mpt_value_id *out);
 
 /* One forward op by name: "linear", "embedding", "rmsnorm", "layernorm", "gated_rmsnorm",
- * "attention", "conv1d", "ssm_scan", "gelu", "silu", "relu2", "add", "mul", "split", "concat",
- * "cross_entropy" (in: logits; ends the model). Makes layer, parameters (NAME.weight,
- * NAME.bias; ssm_scan: NAME.A_log, NAME.D, NAME.dt_bias) and node; `out` has room for
- * MPT_MAX_OUT ids, of which *n_out are for the model to use.
- * ssm_scan takes in = {x, B, C, dt}; attrs heads, head_dim, groups, state. */
+ * "attention", "rope", "conv1d", "ssm_scan", "gelu", "silu", "relu2", "softplus", "swiglu",
+ * "softmax", "scale", "dropout", "add", "mul", "split", "concat", "cross_entropy" (in: logits;
+ * ends the model). Makes layer, parameters (NAME.weight, NAME.bias; ssm_scan: NAME.A_log,
+ * NAME.D, NAME.dt_bias) and node; `out` has room for MPT_MAX_OUT ids, of which *n_out are for
+ * the model to use. ssm_scan takes in = {x, B, C, dt}; attrs heads, head_dim, groups, state. */
 mpt_status mpt_nn_call(mpt_nn *nn, mpt_op op, const mpt_nn_args *args, mpt_value_id *out,
                        int *n_out);
 

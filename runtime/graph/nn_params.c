@@ -57,9 +57,22 @@ static const mpt_init *bias_init_or(const mpt_nn_args *args, const mpt_init *by_
 
 /* ---- parameters by family ---- */
 
-/* Points a linear layer at another layer's weight, as a head at the embedding's table. */
-static mpt_status tie(mpt_graph *graph, mpt_node *node, const char *name) {
+/* Points a layer at another layer's weight, as a head at the embedding's table. All uses add to
+ * its one gradient. What it starts from and how it is stored, its owner has said. */
+static mpt_status tie(const mpt_nn *nn, mpt_node *node, const mpt_nn_args *args) {
+    mpt_graph *graph = nn->graph;
+    const char *name = args->tied;
     const mpt_param *param = find_param(graph, name);
+    if (!param && nn->block >= 0) {
+        const char *whole = mpt_arena_printf(&graph->arena, "%s%s", nn->prefix, name);
+        if (!whole)
+            return MPT_OUT_OF_MEMORY;
+        param = find_param(graph, whole);
+    }
+    if (args->has_init || args->transposed)
+        return MPT_OP_FAIL(graph, node,
+                           "tied to '%s': %s belongs to the layer that has the parameter", name,
+                           args->has_init ? "init" : "layout");
     if (param) {
         node->in[1] = param->value;
         return MPT_OK;
@@ -77,11 +90,12 @@ static mpt_status tie(mpt_graph *graph, mpt_node *node, const char *name) {
     return status;
 }
 
-static mpt_status linear_params(mpt_graph *graph, mpt_node *node, const mpt_nn_args *args) {
+static mpt_status linear_params(const mpt_nn *nn, mpt_node *node, const mpt_nn_args *args) {
+    mpt_graph *graph = nn->graph;
     MPT_TRY(mpt_op_expect2(graph, node, 0, "x", MPT_ANY, MPT_ANY));
     int64_t in = mpt_op_in(graph, node, 0)->dims[1], out = args->out_features;
     if (args->tied) {
-        MPT_TRY(tie(graph, node, args->tied));
+        MPT_TRY(tie(nn, node, args));
         if (out == 0)
             out = mpt_op_in(graph, node, 1)->dims[0];
     } else if (out == 0 && args->head) {
@@ -113,28 +127,43 @@ static mpt_status linear_params(mpt_graph *graph, mpt_node *node, const mpt_nn_a
 }
 
 /* A table must have a row for every id that can come. */
-static mpt_status embedding_params(mpt_graph *graph, mpt_node *node, const mpt_nn_args *args) {
-    int64_t rows = args->rows ? args->rows : graph->vocab;
+static mpt_status embedding_params(const mpt_nn *nn, mpt_node *node, const mpt_nn_args *args) {
+    mpt_graph *graph = nn->graph;
+    int64_t rows = args->rows ? args->rows : graph->vocab, width = args->out_features;
     MPT_TRY(mpt_op_expect_ids(graph, node, 0, "ids", MPT_ANY));
-    if (args->out_features < 1)
-        return MPT_OP_FAIL(graph, node, "out is %lld, expected at least 1",
-                           (long long)args->out_features);
+    if (args->tied) {
+        MPT_TRY(tie(nn, node, args));
+        MPT_TRY(mpt_op_expect2(graph, node, 1, "table", args->rows ? args->rows : MPT_ANY,
+                               width ? width : MPT_ANY));
+        rows = mpt_op_in(graph, node, 1)->dims[0];
+        width = mpt_op_in(graph, node, 1)->dims[1];
+    }
+    if (width < 1)
+        return MPT_OP_FAIL(graph, node, "out is %lld, expected at least 1", (long long)width);
     if (node->in[0] == graph->positions && rows < graph->sequence)
         return MPT_OP_FAIL(graph, node, "%lld rows, but sequences have %lld positions",
                            (long long)rows, (long long)graph->sequence);
     if (node->in[0] == graph->tokens && rows < graph->vocab)
         return MPT_OP_FAIL(graph, node, "%lld rows, but the data's vocabulary has %lld tokens",
                            (long long)rows, (long long)graph->vocab);
-    graph->layers[node->layer].out_features = args->out_features;
+    graph->layers[node->layer].out_features = width;
+    if (args->tied)
+        return MPT_OK;
     return add_param(graph, node, 1, "weight", init_or(args, &DEFAULT_WEIGHT),
-                     &(mpt_value){.rank = 2, .dims = {rows, args->out_features}});
+                     &(mpt_value){.rank = 2, .dims = {rows, width}});
 }
 
-static mpt_status norm_params(mpt_graph *graph, mpt_node *node, const mpt_nn_args *args) {
+static mpt_status norm_params(const mpt_nn *nn, mpt_node *node, const mpt_nn_args *args) {
+    mpt_graph *graph = nn->graph;
     MPT_TRY(mpt_op_expect2(graph, node, 0, "x", MPT_ANY, MPT_ANY));
     mpt_value shape = {.rank = 1, .dims = {mpt_op_in(graph, node, 0)->dims[1]}};
     int weight = node->op == MPT_OP_gated_rmsnorm ? 2 : 1;
-    MPT_TRY(add_param(graph, node, weight, "weight", init_or(args, &ONE), &shape));
+    if (args->tied && weight == 1) {
+        MPT_TRY(tie(nn, node, args));
+        MPT_TRY(mpt_op_expect1(graph, node, 1, "weight", shape.dims[0]));
+    } else {
+        MPT_TRY(add_param(graph, node, weight, "weight", init_or(args, &ONE), &shape));
+    }
     if (node->op != MPT_OP_layernorm || !args->bias)
         return MPT_OK;
     return add_param(graph, node, 2, "bias", bias_init_or(args, &ZERO), &shape);
@@ -208,13 +237,13 @@ static mpt_status loss_inputs(mpt_nn *nn, mpt_node *node) {
 mpt_status mpt_nn_add_params(mpt_nn *nn, mpt_node *node, const mpt_nn_args *args) {
     switch (node->op) {
     case MPT_OP_linear:
-        return linear_params(nn->graph, node, args);
+        return linear_params(nn, node, args);
     case MPT_OP_embedding:
-        return embedding_params(nn->graph, node, args);
+        return embedding_params(nn, node, args);
     case MPT_OP_rmsnorm:
     case MPT_OP_layernorm:
     case MPT_OP_gated_rmsnorm:
-        return norm_params(nn->graph, node, args);
+        return norm_params(nn, node, args);
     case MPT_OP_conv1d:
         return conv_params(nn->graph, node, args);
     case MPT_OP_ssm_scan:

@@ -89,6 +89,8 @@ static int gradient_of(mpt_op op, int k) {
     case MPT_OP_gelu_grad:
     case MPT_OP_silu_grad:
     case MPT_OP_relu2_grad:
+    case MPT_OP_softplus_grad:
+    case MPT_OP_softmax_grad: /* its input is y, which has the format of x */
     case MPT_OP_rmsnorm_grad:
     case MPT_OP_layernorm_grad:
     case MPT_OP_conv1d_grad:
@@ -96,6 +98,7 @@ static int gradient_of(mpt_op op, int k) {
         return k == 0 ? 0 : -1;
     case MPT_OP_moe_route_grad:
         return 0;
+    case MPT_OP_swiglu_grad:
     case MPT_OP_gated_rmsnorm_grad:
     case MPT_OP_moe_combine_grad:
         return k < 2 ? k : -1;

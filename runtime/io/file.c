@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -17,6 +19,46 @@ bool mpt_file_same(const char *a, const char *b) {
     struct stat one, other;
     return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev &&
            one.st_ino == other.st_ino;
+}
+
+bool mpt_file_is_folder(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+size_t mpt_file_start(const char *path, unsigned char *out, size_t n) {
+    struct stat st;
+    ssize_t got = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return 0;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+        got = pread(fd, out, n, 0);
+    close(fd);
+    return got > 0 ? (size_t)got : 0;
+}
+
+mpt_status mpt_file_make_folder(mpt_ctx *ctx, const char *path, bool *out_made) {
+    char part[PATH_MAX];
+    size_t n = strlen(path);
+    *out_made = false;
+    if (n >= sizeof part)
+        return mpt_file_fail(ctx, MPT_NOWHERE, path, ENAMETOOLONG);
+    for (size_t i = 1; i <= n; i++) {
+        if (path[i] != '/' && path[i] != 0)
+            continue;
+        memcpy(part, path, i);
+        part[i] = 0;
+        bool is_new = mkdir(part, 0777) == 0;
+        if (!is_new && !mpt_file_is_folder(part))
+            return mpt_file_fail(ctx, MPT_NOWHERE, part, errno);
+        *out_made |= is_new;
+    }
+    return MPT_OK;
+}
+
+void mpt_file_remove(const char *path) {
+    (void)remove(path);
 }
 
 mpt_status mpt_file_fail(mpt_ctx *ctx, mpt_where where, const char *path, int error) {

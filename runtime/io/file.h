@@ -18,6 +18,17 @@ bool mpt_file_exists(const char *path);
 /* Whether two paths, links followed, lead to one thing that is there. */
 bool mpt_file_same(const char *a, const char *b);
 
+/* The first n bytes of a regular file: how many there are, 0 where it cannot be read. */
+size_t mpt_file_start(const char *path, unsigned char *out, size_t n);
+
+/* Makes a folder, and those above it that are missing; one that is there is taken. *out_made
+ * says whether it was not. */
+mpt_status mpt_file_make_folder(mpt_ctx *ctx, const char *path, bool *out_made);
+bool mpt_file_is_folder(const char *path);
+
+/* Takes away a file, or an empty folder, that this process has made; failing is no matter. */
+void mpt_file_remove(const char *path);
+
 /* Maps a whole regular file for reading. `where` is the recipe line that asked for it. */
 mpt_status mpt_file_map_open(mpt_ctx *ctx, mpt_where where, const char *path,
                              mpt_file_map *out);

@@ -1,200 +1,35 @@
-/* Writing a safetensors file: whole or not at all.
- *
- * The file grows up without a name in the folder where it will stay, so that the system takes
- * it back whatever ends the process; on file systems that know no such files it has a temporary
- * name. The rename at the end is one step of one file system. Its space is taken before it is
- * mapped: on a full disk a write to a map would be a signal, not an error. */
-#define _GNU_SOURCE /* O_TMPFILE */
+/* Writing a safetensors file: its layout, and a new file of that size (new_file.h). */
 #include "io/safetensors.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
 
-#include "io/file.h"
+#include "io/new_file.h"
 #include "io/safetensors_layout.h"
 #include "io/safetensors_read.h"
 
-enum { TEMPORARY_NAMES = 100 };
-
 struct mpt_safetensors_writer {
     mpt_ctx *ctx;
-    mpt_arena arena;       /* of the paths */
-    const char *path;      /* where the file will stay, links followed */
-    const char *folder;    /* of that path */
-    const char *temporary; /* NULL: there is none */
-    bool unnamed;          /* the file has no name before it is committed */
-    int fd, folder_fd;     /* -1: not open */
-    unsigned char *map;    /* NULL: not mapped */
     mpt_safetensors_layout layout;
+    mpt_new_file *file;
 };
 
-/* ---- the two names ---- */
-
-/* Whether a file may be replaced: an empty one, or one that starts as a safetensors file does.
- * All else was hardly meant: a model's config, its index, a letter. */
-static mpt_status check_replaced(mpt_safetensors_writer *w, const char *path) {
-    unsigned char start[9];
+/* Whether a file starts as safetensors do: with a possible length, and a brace. */
+static bool starts(const unsigned char *start, size_t n) {
     uint64_t length = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return mpt_file_fail(w->ctx, MPT_NOWHERE, path, errno);
-    ssize_t got = pread(fd, start, sizeof start, 0);
-    close(fd);
-    for (int i = 7; i >= 0 && got == (ssize_t)sizeof start; i--)
+    for (int i = 7; i >= 0 && n > 8; i--)
         length = length << 8 | start[i];
-    if (got == 0 || (got == (ssize_t)sizeof start && length <= MPT_SAFETENSORS_HEADER_MAX &&
-                     start[8] == '{'))
-        return MPT_OK;
-    mpt_status status =
-        MPT_FAIL(w->ctx, MPT_INVALID, MPT_NOWHERE,
-                 "%s: is there and is no safetensors file, so it is not replaced", path);
-    mpt_hint(w->ctx, "name another output, or remove the file first");
-    return status;
+    return n > 8 && length <= MPT_SAFETENSORS_HEADER_MAX && start[8] == '{';
 }
 
-/* Only a regular file may be replaced: a rename would do away with a device or a folder's name
- * as easily. */
-static mpt_status resolve_path(mpt_safetensors_writer *w, const char *path) {
-    struct stat st;
-    char real[PATH_MAX];
-    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) {
-        if (!realpath(path, real))
-            return mpt_file_fail(w->ctx, MPT_NOWHERE, path, errno);
-        path = real;
-    }
-    bool there = stat(path, &st) == 0;
-    if (there && !S_ISREG(st.st_mode)) {
-        MPT_FAIL(w->ctx, MPT_INVALID, MPT_NOWHERE, "%s: is there and is no regular file", path);
-        mpt_hint(w->ctx, "name a file to write, not a folder or a device");
-        return MPT_INVALID;
-    }
-    if (there)
-        MPT_TRY(check_replaced(w, path));
-    w->path = mpt_arena_strdup(&w->arena, path);
-    return w->path ? MPT_OK : MPT_OUT_OF_MEMORY;
-}
-
-/* Where the system shows a file that has no name, to give it one. */
-typedef struct descriptor_path {
-    char text[48];
-} descriptor_path;
-
-static descriptor_path path_of(int fd) {
-    descriptor_path path;
-    snprintf(path.text, sizeof path.text, "/proc/self/fd/%d", fd);
-    return path;
-}
-
-/* False where the file system knows no files without a name, or nothing could name it later. */
-static bool open_unnamed(mpt_safetensors_writer *w) {
-    w->fd = open(w->folder, O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
-    if (w->fd < 0)
-        return false;
-    w->unnamed = access(path_of(w->fd).text, F_OK) == 0;
-    if (!w->unnamed) {
-        close(w->fd);
-        w->fd = -1;
-    }
-    return w->unnamed;
-}
-
-/* Takes the name for the file, new or open without one; -1 with errno where it cannot.
- * open() applies the umask, which mkstemp() would not. */
-static int take_name(mpt_safetensors_writer *w, const char *name) {
-    if (w->unnamed)
-        return linkat(AT_FDCWD, path_of(w->fd).text, AT_FDCWD, name, AT_SYMLINK_FOLLOW);
-    w->fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    return w->fd < 0 ? -1 : 0;
-}
-
-/* Gives the file a temporary name beside the one it will have. */
-static mpt_status take_temporary_name(mpt_safetensors_writer *w) {
-    for (int i = 0; i < TEMPORARY_NAMES; i++) {
-        const char *name =
-            mpt_arena_printf(&w->arena, "%s.%ld-%d.part", w->path, (long)getpid(), i);
-        if (!name)
-            return MPT_OUT_OF_MEMORY;
-        if (take_name(w, name) == 0) {
-            w->temporary = name;
-            return MPT_OK;
-        }
-        if (errno != EEXIST)
-            break;
-    }
-    mpt_status status = mpt_file_fail(w->ctx, MPT_NOWHERE, w->path, errno);
-    mpt_hint(w->ctx, "the folder must exist and let files be made in it");
-    return status;
-}
-
-/* The folder is held open for its sync. Where it may be written but not read, that is left to
- * the system. */
-static mpt_status open_folder(mpt_safetensors_writer *w) {
-    const char *slash = strrchr(w->path, '/');
-    int length = slash ? (int)(slash + 1 - w->path) : 1;
-    w->folder = mpt_arena_printf(&w->arena, "%.*s", length, slash ? w->path : ".");
-    if (!w->folder)
-        return MPT_OUT_OF_MEMORY;
-    w->folder_fd = open(w->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+static mpt_status prepare(mpt_safetensors_writer *w, const char *path,
+                          const mpt_tensor_spec *specs, int n_specs,
+                          const char *const *metadata) {
+    static const mpt_file_kind kind = {"safetensors file", starts};
+    MPT_TRY(mpt_safetensors_layout_make(w->ctx, path, specs, n_specs, metadata, &w->layout));
+    MPT_TRY(mpt_new_file_create(w->ctx, path, &kind, w->layout.size, &w->file));
+    memcpy(mpt_new_file_data(w->file), w->layout.header.data, w->layout.header.len);
     return MPT_OK;
 }
-
-/* ---- the space ---- */
-
-/* Zeroed and on the disk. A limit of the process would come as a signal, so it is asked first.
- * So is the room: where the file system has no call for this, the C library writes the blocks
- * one by one, and would find the disk full only when it is. */
-static int take_space(int fd, size_t size) {
-    struct rlimit limit;
-    struct statvfs disk;
-    int error;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-        size > limit.rlim_cur)
-        return EFBIG;
-    if (fstatvfs(fd, &disk) == 0 && disk.f_blocks && size / disk.f_frsize > disk.f_bavail)
-        return ENOSPC;
-    do
-        error = posix_fallocate(fd, 0, (off_t)size);
-    while (error == EINTR);
-    return error;
-}
-
-static mpt_status map_temporary(mpt_safetensors_writer *w) {
-    int error = take_space(w->fd, w->layout.size);
-    void *map = MAP_FAILED;
-    if (error == 0) {
-        map = mmap(NULL, w->layout.size, PROT_READ | PROT_WRITE, MAP_SHARED, w->fd, 0);
-        error = map == MAP_FAILED ? errno : 0;
-    }
-    if (error) {
-        mpt_status status = mpt_file_fail(w->ctx, MPT_NOWHERE, w->path, error);
-        if (error != ENOMEM)
-            mpt_hint(w->ctx, "it takes %zu bytes: make room or write elsewhere",
-                     w->layout.size);
-        return status;
-    }
-    w->map = map;
-    memcpy(w->map, w->layout.header.data, w->layout.header.len);
-    return MPT_OK;
-}
-
-static mpt_status prepare(mpt_safetensors_writer *w, const char *path) {
-    MPT_TRY(resolve_path(w, path));
-    MPT_TRY(open_folder(w));
-    if (!open_unnamed(w))
-        MPT_TRY(take_temporary_name(w));
-    return map_temporary(w);
-}
-
-/* ---- the calls ---- */
 
 mpt_status mpt_safetensors_create(mpt_ctx *ctx, const char *path, const mpt_tensor_spec *specs,
                                   int n_specs, const char *const *metadata,
@@ -204,12 +39,7 @@ mpt_status mpt_safetensors_create(mpt_ctx *ctx, const char *path, const mpt_tens
     if (!w)
         return mpt_fail_memory(ctx, sizeof *w);
     w->ctx = ctx;
-    w->fd = w->folder_fd = -1;
-    mpt_arena_init(&w->arena, ctx);
-    mpt_status status =
-        mpt_safetensors_layout_make(ctx, path, specs, n_specs, metadata, &w->layout);
-    if (status == MPT_OK)
-        status = prepare(w, path);
+    mpt_status status = prepare(w, path, specs, n_specs, metadata);
     if (status == MPT_OK)
         *out = w;
     else
@@ -218,33 +48,12 @@ mpt_status mpt_safetensors_create(mpt_ctx *ctx, const char *path, const mpt_tens
 }
 
 void *mpt_safetensors_data(mpt_safetensors_writer *writer, int index) {
-    return writer->map + writer->layout.offsets[index];
-}
-
-static mpt_status fail_commit(const mpt_safetensors_writer *w, const char *hint) {
-    mpt_status status = mpt_file_fail(w->ctx, MPT_NOWHERE, w->path, errno);
-    mpt_hint(w->ctx, "%s", hint);
-    return status;
-}
-
-/* From the rename on there is no temporary file. A folder that cannot be synced as such (EINVAL
- * on some network file systems) is as durable as it gets. */
-static mpt_status publish(mpt_safetensors_writer *w) {
-    static const char unchanged[] = "what had this name before is unchanged";
-    if (msync(w->map, w->layout.size, MS_SYNC) != 0 || fsync(w->fd) != 0)
-        return fail_commit(w, unchanged);
-    if (w->unnamed)
-        MPT_TRY(take_temporary_name(w));
-    if (rename(w->temporary, w->path) != 0)
-        return fail_commit(w, unchanged);
-    w->temporary = NULL;
-    if (w->folder_fd >= 0 && fsync(w->folder_fd) != 0 && errno != EINVAL)
-        return fail_commit(w, "the file is whole, but its folder could not be synced");
-    return MPT_OK;
+    return mpt_new_file_data(writer->file) + writer->layout.offsets[index];
 }
 
 mpt_status mpt_safetensors_commit(mpt_safetensors_writer *writer) {
-    mpt_status status = publish(writer);
+    mpt_status status = mpt_new_file_commit(writer->file);
+    writer->file = NULL;
     mpt_safetensors_abandon(writer);
     return status;
 }
@@ -252,16 +61,7 @@ mpt_status mpt_safetensors_commit(mpt_safetensors_writer *writer) {
 void mpt_safetensors_abandon(mpt_safetensors_writer *writer) {
     if (!writer)
         return;
-    mpt_ctx *ctx = writer->ctx;
-    if (writer->map)
-        munmap(writer->map, writer->layout.size);
-    if (writer->temporary)
-        unlink(writer->temporary);
-    if (writer->fd >= 0)
-        close(writer->fd);
-    if (writer->folder_fd >= 0)
-        close(writer->folder_fd);
-    mpt_safetensors_layout_deinit(ctx, &writer->layout);
-    mpt_arena_deinit(&writer->arena);
-    mpt_free(ctx, writer);
+    mpt_new_file_abandon(writer->file);
+    mpt_safetensors_layout_deinit(writer->ctx, &writer->layout);
+    mpt_free(writer->ctx, writer);
 }

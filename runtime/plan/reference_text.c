@@ -144,7 +144,8 @@ const mpt_reference_text mpt_reference_texts[] = {
      "| fp32 | the softmax inside attention, norms, `ssm_scan`, `cross_entropy`, all sums | "
      "what there is, which is exact in FP32 | rounded to `precision.base`; softmax and loss "
      "FP32 |\n"
-     "| widest | `gelu`, `silu`, `relu2`, `add`, `mul`, `split`, `concat` | what there is | "
+     "| widest | `gelu`, `silu`, `relu2`, `softplus`, `swiglu`, `softmax`, `scale`, `dropout`, "
+     "`rope`, `add`, `mul`, `split`, `concat` | what there is | "
      "the widest input; the stream between blocks has `state.residual` |\n\n"
      "`precision.ops = { softmax = fp32, norm = fp32, gelu = bf16 }` changes rows, by the name "
      "of an operation or of a kind of them (`norm`, `conv`, `scan`), where the operation's own "
@@ -242,6 +243,10 @@ const mpt_reference_word mpt_reference_model[] = {
     {"graph", "graph", "The function that draws: of `nn` and of the size. Required."},
     {"root", "root",
      "What paths of blocks begin with: `\"h\"` gives `h.0.`. Default `\"layers\"`."},
+    {"prefix", "prefix",
+     "What names of its tensors begin with in checkpoints: `\"transformer.\"`. Default "
+     "nothing. "
+     "Files with another root are read all the same."},
     {NULL, NULL, NULL},
 };
 
@@ -257,9 +262,12 @@ const mpt_reference_word mpt_reference_builders[] = {
 
 const mpt_reference_word mpt_reference_models[] = {
     {"gpt2", "gpt2", "GPT-2: `tiny`, `base`, `124m`, `355m`, `774m`, `1558m`"},
+    {"llama", "llama", "Llama 3: `tiny`, `1b`, `8b`"},
     {"mlp", "mlp", "the smallest that learns, a token at a time: `tiny`, `small`"},
     {"nemotron_h", "nemotron_h",
      "hybrid Mamba-2 and Transformer: `8b`, `12b`, `8b_proxy`, `12b_proxy`"},
+    {"transformer", "transformer",
+     "the Transformer of the NVFP4 paper's ablations: `1.2b`, `1.2b_proxy`"},
     {NULL, NULL, NULL},
 };
 

@@ -42,6 +42,7 @@ typedef struct mpt_layer {
     int64_t in_features, out_features; /* 0 where the kind has none */
     int n_parts; /* a fused layer names its parts: q_proj, k_proj, v_proj; else 0 */
     const char *const *parts;
+    int64_t *part_rows; /* of each part's weight; all 0: unknown. NULL: no parts */
     /* Linear layers of experts: as many weights of out_features rows; a token goes to top_k of
      * them, and each expert's tokens fill a multiple of `align` rows. Else 0. */
     int32_t n_experts, top_k, align;

@@ -14,6 +14,12 @@ static const mpt_ops_row rows[] = {
     {"gelu", MPT_OPS_CLASS_WIDEST, MPT_OPS_GELU, NONE, false, true},
     {"silu", MPT_OPS_CLASS_WIDEST, MPT_OPS_SILU, NONE, false, true},
     {"relu2", MPT_OPS_CLASS_WIDEST, MPT_OPS_RELU2, NONE, false, true},
+    {"softplus", MPT_OPS_CLASS_WIDEST, MPT_OPS_SOFTPLUS, NONE, false, true},
+    {"swiglu", MPT_OPS_CLASS_WIDEST, MPT_OPS_SWIGLU, NONE, false, true},
+    {"softmax", MPT_OPS_CLASS_WIDEST, NONE, NONE, false, false}, /* the word is attention's */
+    {"scale", MPT_OPS_CLASS_WIDEST, NONE, NONE, false, false},
+    {"dropout", MPT_OPS_CLASS_WIDEST, NONE, NONE, false, false},
+    {"rope", MPT_OPS_CLASS_WIDEST, MPT_OPS_ROPE, NONE, false, true},
     {"rmsnorm", MPT_OPS_CLASS_FP32, MPT_OPS_RMSNORM, MPT_OPS_NORM, false, true},
     {"layernorm", MPT_OPS_CLASS_FP32, MPT_OPS_LAYERNORM, MPT_OPS_NORM, false, true},
     {"gated_rmsnorm", MPT_OPS_CLASS_FP32, MPT_OPS_GATED_RMSNORM, MPT_OPS_NORM, false, true},

@@ -36,6 +36,9 @@
     X(GELU, "gelu", WIDE, "the widest input", "What it puts out.")                             \
     X(SILU, "silu", WIDE, "the widest input", "What it puts out.")                             \
     X(RELU2, "relu2", WIDE, "the widest input", "What it puts out.")                           \
+    X(SOFTPLUS, "softplus", WIDE, "the widest input", "What it puts out.")                     \
+    X(SWIGLU, "swiglu", WIDE, "the widest input", "What it puts out.")                         \
+    X(ROPE, "rope", WIDE, "the widest input", "What it puts out.")                             \
     X(ADD, "add", WIDE, "the widest input",                                                    \
       "Sums other than the stream between blocks, which state.residual decides.")              \
     X(MUL, "mul", WIDE, "the widest input", "Products of two activations.")

@@ -189,8 +189,9 @@ typedef struct mpt_source {
 
 typedef struct mpt_model_ref {
     bool present;
-    const char *name; /* "nemotron_h" */
-    const char *size; /* "12b", or "custom" for a table */
+    const char *name;   /* "nemotron_h" */
+    const char *size;   /* "12b", or "custom" for a table */
+    const char *fields; /* "model.n_layer = 2", a line each, of a table; NULL: a named size */
     mpt_where where;
 } mpt_model_ref;
 

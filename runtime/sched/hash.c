@@ -54,6 +54,12 @@ static void add_attrs(text *t, const mpt_node *node) {
         add(t, " accumulate %s", mpt_dtype_name(a->sum.accumulate));
     if (a->sum.promote)
         add(t, " promote %" PRId32, a->sum.promote);
+    if (node->op == MPT_OP_rope || node->op == MPT_OP_rope_grad)
+        add(t, " rope %a %" PRId32 " %d %a %a %a %" PRId32, (double)a->rope.theta, a->rope.dims,
+            (int)a->rope.scaling, (double)a->rope.factor, (double)a->rope.low_freq_factor,
+            (double)a->rope.high_freq_factor, a->rope.original_positions);
+    if (node->op == MPT_OP_dropout)
+        add(t, " p %a", (double)a->p);
     bool copies = node->op == MPT_OP_quantize || node->op == MPT_OP_record_amax;
     if (copies && a->has_row)
         add_quantizer(t, "row", &a->row, a->row_operand);

@@ -28,6 +28,7 @@ static double mean_loss(mpt_trainer *trainer, int64_t n, int64_t n_all) {
     mpt_run_env env = mpt_trainer_env(trainer);
     env.evaluating = true; /* what is seen here must not enter the amax histories */
     double loss = 0, sequences = (double)n;
+    trainer->has_gradients = false;
     mpt_executor_run(runner.executor, MPT_PASS_PREPARE, &env);
     for (int64_t first = 0; first < n; first += batch, env.micro_batch++) {
         int64_t rows = n - first < batch ? n - first : batch;

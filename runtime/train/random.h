@@ -2,7 +2,8 @@
  * drawn before, on threads or on the order of calls.
  *
  * Key = (seed low, seed high XOR stream), counter = (block, b, a low, a high). Stream 0 belongs
- * to stochastic rounding (contract 9 of the numerics), whose key is the seed as it is. */
+ * to stochastic rounding (contract 9 of the numerics), whose key is the seed as it is; dropout's
+ * is MPT_STREAM_DROPOUT of kernels/numerics_random.h. */
 #ifndef MPT_TRAIN_RANDOM_H
 #define MPT_TRAIN_RANDOM_H
 

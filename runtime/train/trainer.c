@@ -157,7 +157,9 @@ static void draw_batch(mpt_trainer *trainer) {
 /* The caller's rows are one longer than a sequence: the last token is only a target. */
 static mpt_status take_batch(mpt_trainer *trainer, const int32_t *tokens) {
     const mpt_train *train = &trainer->program->train;
-    int64_t vocab = mpt_trainer_graph(trainer)->vocab, length = train->sequence + 1;
+    const mpt_graph *graph = mpt_trainer_graph(trainer);
+    int64_t n_ids = mpt_graph_n_ids(graph), n_logits = mpt_graph_n_logits(graph);
+    int64_t vocab = n_ids < n_logits ? n_ids : n_logits, length = train->sequence + 1;
     for (int64_t i = 0; i < train->batch * length; i++) {
         if (tokens[i] >= 0 && tokens[i] < vocab)
             continue;
@@ -199,19 +201,30 @@ mpt_runner mpt_trainer_runner(const mpt_trainer *trainer, bool evaluation) {
     const mpt_program *program = trainer->program;
     bool own = evaluation && program->n_evals > 0;
     int part = trainer->phase + (own ? program->n_phases : 0);
-    return (mpt_runner){mpt_program_part(program, part)->graph, trainer->executors[part]};
+    const mpt_phase_program *runs = mpt_program_part(program, part);
+    return (mpt_runner){runs, runs->graph, trainer->executors[part]};
+}
+
+void mpt_runner_fill(const mpt_runner *runner, const int32_t *tokens, const int32_t *targets) {
+    const mpt_graph *graph = runner->graph;
+    mpt_executor *executor = runner->executor;
+    size_t bytes = (size_t)(graph->batch * graph->sequence) * sizeof *tokens;
+    if (graph->tokens >= 0)
+        memcpy(mpt_executor_tensor(executor, graph->tokens)->data, tokens, bytes);
+    memcpy(mpt_executor_tensor(executor, graph->targets)->data, targets, bytes);
+    fill_positions(graph, executor);
+}
+
+double mpt_runner_loss(const mpt_runner *runner) {
+    mpt_value_id loss = runner->graph->loss;
+    return (double)*(const float *)mpt_executor_tensor(runner->executor, loss)->data;
 }
 
 double mpt_runner_forward(const mpt_runner *runner, const int32_t *tokens,
                           const int32_t *targets, const mpt_run_env *env) {
-    const mpt_graph *graph = runner->graph;
-    mpt_executor *executor = runner->executor;
-    size_t bytes = (size_t)(graph->batch * graph->sequence) * sizeof *tokens;
-    memcpy(mpt_executor_tensor(executor, graph->tokens)->data, tokens, bytes);
-    memcpy(mpt_executor_tensor(executor, graph->targets)->data, targets, bytes);
-    fill_positions(graph, executor);
-    mpt_executor_run(executor, MPT_PASS_FORWARD, env);
-    return (double)*(const float *)mpt_executor_tensor(executor, graph->loss)->data;
+    mpt_runner_fill(runner, tokens, targets);
+    mpt_executor_run(runner->executor, MPT_PASS_FORWARD, env);
+    return mpt_runner_loss(runner);
 }
 
 /* Mean loss over the targets of all micro-batches; their gradients are summed up. */
@@ -329,6 +342,7 @@ mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out) {
 mpt_status mpt_trainer_step(mpt_trainer *trainer, const int32_t *tokens, mpt_step_result *out) {
     MPT_REQUIRE_OBJECT(trainer);
     MPT_REQUIRE(trainer->ctx, out);
+    trainer->has_gradients = false;
     if (tokens) {
         MPT_TRY(take_batch(trainer, tokens));
     } else {

@@ -20,6 +20,7 @@ struct mpt_trainer {
     mpt_write_fn metrics;
     void *metrics_ud;
     mpt_state *state;
+    const char *root; /* of the checkpoint that the weights came from; NULL: from none */
     int n_executors;
     mpt_executor **executors;  /* one a phase, then those of evaluation; over the one state */
     int phase;                 /* the current one */
@@ -34,6 +35,7 @@ struct mpt_trainer {
     double tokens_seen;
     double last_eval; /* NAN before the first */
     /* What the last counted step did to each operand of the phase it ran in. */
+    bool has_gradients; /* mpt_trainer_forward left gradients of the loss in the state */
     bool count_next;
     int counted; /* that phase; -1 before the first */
     mpt_quantize_counts *counts;
@@ -50,15 +52,22 @@ mpt_status mpt_trainer_skip(mpt_trainer *trainer, const mpt_step_result *r, int 
 /* The environment of the step to come, in the current phase. */
 mpt_run_env mpt_trainer_env(const mpt_trainer *trainer);
 
-/* What the current phase runs, for steps or for an evaluation: a graph and its executor. */
+/* What the current phase runs, for steps or for an evaluation: a program, its graph and its
+ * executor. */
 typedef struct mpt_runner {
+    const mpt_phase_program *program;
     const mpt_graph *graph;
     mpt_executor *executor;
 } mpt_runner;
 mpt_runner mpt_trainer_runner(const mpt_trainer *trainer, bool evaluation);
 
-/* Copies rows into a runner's inputs and runs FORWARD; gives the mean loss over the
- * micro-batch's targets. */
+/* Copies rows into a runner's inputs. */
+void mpt_runner_fill(const mpt_runner *runner, const int32_t *tokens, const int32_t *targets);
+
+/* The mean loss over the micro-batch's targets, once FORWARD has run. */
+double mpt_runner_loss(const mpt_runner *runner);
+
+/* Fills the inputs and runs FORWARD; gives the loss. */
 double mpt_runner_forward(const mpt_runner *runner, const int32_t *tokens,
                           const int32_t *targets, const mpt_run_env *env);
 

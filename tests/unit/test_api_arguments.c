@@ -117,6 +117,8 @@ static void wrong_accessors(objects *o) {
     assert_false(mpt_trainer_operand(o->trainer, 0, NULL));
     assert_false(mpt_trainer_operand(o->trainer, -1, &operand));
     mpt_trainer_count_next(NULL);
+    assert_false(mpt_trainer_gradient(NULL, 0, &param));
+    assert_false(mpt_trainer_gradient(o->trainer, 0, &param)); /* no forward was run */
 }
 
 static void wrong_load_file(objects *o) {
@@ -302,6 +304,14 @@ static void wrong_trainer_calls(objects *o) {
     refused(o, mpt_trainer_eval(o->trainer, -1, &loss), "max_windows is -1");
 }
 
+static void wrong_trainer_forward(objects *o) {
+    mpt_forward_options options = MPT_FORWARD_OPTIONS_INIT, half = {.size = 4};
+    BARE(mpt_trainer_forward(NULL, &options, NULL, NULL));
+    refused(o, mpt_trainer_forward(o->trainer, NULL, NULL, NULL), "options is NULL");
+    refused(o, mpt_trainer_forward(o->trainer, &half, NULL, NULL), "the options have size 4");
+    refused(o, mpt_trainer_forward(o->trainer, &options, NULL, NULL), "tokens is NULL");
+}
+
 static void wrong_quantize_file(objects *o) {
     mpt_quantize_options options = MPT_QUANTIZE_OPTIONS_INIT, half = {.size = 4};
     BARE(mpt_quantize_file(NULL, "e4m3", "a", "b", NULL, NULL));
@@ -382,7 +392,7 @@ static const row rows[] = {
     {"mpt_ctx_error mpt_ctx_memory mpt_status_name mpt_status_text mpt_version mpt_nearest "
      "mpt_recipe_name mpt_recipe_source mpt_program_get_info mpt_program_warning "
      "mpt_stage_name mpt_trainer_done mpt_trainer_param mpt_trainer_scale "
-     "mpt_trainer_count_next mpt_trainer_operand",
+     "mpt_trainer_count_next mpt_trainer_operand mpt_trainer_gradient",
      wrong_accessors},
     {"mpt_recipe_load_file", wrong_load_file},
     {"mpt_recipe_load_string", wrong_load_string},
@@ -403,6 +413,7 @@ static const row rows[] = {
     {"mpt_recipe_annotations", wrong_annotations},
     {"mpt_trainer_create", wrong_trainer_create},
     {"mpt_trainer_step mpt_trainer_eval mpt_trainer_finish", wrong_trainer_calls},
+    {"mpt_trainer_forward", wrong_trainer_forward},
     {"mpt_quantize_file", wrong_quantize_file},
     {"mpt_probe_file", wrong_probe_file},
     {"mpt_bench_quantizers", wrong_bench},
@@ -449,6 +460,13 @@ DRAW(draw_attention, mpt_model_attention(nn, "a", NULL, 1, 1))
 DRAW(draw_conv1d, mpt_model_conv1d(nn, NULL, x, 4, true))
 DRAW(draw_scan, mpt_model_ssm_scan(nn, "s", NULL, 1, 1))
 DRAW(draw_activation, mpt_model_activation(nn, NULL, x))
+DRAW(draw_rope, mpt_model_rope(nn, -1, MPT_ROPE(.heads = 1)))
+DRAW(draw_rope_size, mpt_model_rope(nn, x, &(mpt_rope_options){.size = 0}))
+DRAW(draw_rope_kind, mpt_model_rope(nn, x, MPT_ROPE(.heads = 1, .kind = (mpt_rope_kind)3)))
+DRAW(draw_scale, mpt_model_scale(nn, -1, 2))
+DRAW(draw_swiglu, mpt_model_swiglu(nn, x, -1))
+DRAW(draw_dropout, mpt_model_dropout(nn, NULL, x, 0.5f))
+DRAW(draw_dropout_of_ids, mpt_model_dropout(nn, "d", x, 0))
 DRAW(draw_add, mpt_model_add(nn, x, 99))
 DRAW(draw_mul, mpt_model_mul(nn, -7, x))
 DRAW(draw_split, mpt_model_split(nn, x, NULL, 2, ids))
@@ -482,6 +500,13 @@ static const drawing_case drawings[] = {
     {"mpt_model_conv1d", draw_conv1d, "needs a name"},
     {"mpt_model_ssm_scan", draw_scan, "x_b_c_dt is NULL"},
     {"mpt_model_activation", draw_activation, "kind is NULL"},
+    {"mpt_model_rope", draw_rope, "is no value"},
+    {"mpt_model_rope", draw_rope_size, "the options have size 0"},
+    {"mpt_model_rope", draw_rope_kind, "options.kind is 3"},
+    {"mpt_model_scale", draw_scale, "is no value"},
+    {"mpt_model_swiglu", draw_swiglu, "is no value"},
+    {"mpt_model_dropout", draw_dropout, "needs a name"},
+    {"mpt_model_dropout", draw_dropout_of_ids, "expected a floating format"},
     {"mpt_model_add", draw_add, "is no value"},
     {"mpt_model_mul", draw_mul, "is no value"},
     {"mpt_model_split", draw_split, "widths is NULL"},

@@ -134,6 +134,12 @@ CONFORMANCE_CASE(mul)
 CONFORMANCE_CASE(gelu)
 CONFORMANCE_CASE(silu)
 CONFORMANCE_CASE(relu2)
+CONFORMANCE_CASE(softplus)
+CONFORMANCE_CASE(swiglu)
+CONFORMANCE_CASE(softmax)
+CONFORMANCE_CASE(scale)
+CONFORMANCE_CASE(dropout)
+CONFORMANCE_CASE(rope)
 CONFORMANCE_CASE(rmsnorm)
 CONFORMANCE_CASE(layernorm)
 CONFORMANCE_CASE(gated_rmsnorm)
@@ -171,6 +177,12 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_conformance_when_gelu_then_within_bound),
     cmocka_unit_test(test_conformance_when_silu_then_within_bound),
     cmocka_unit_test(test_conformance_when_relu2_then_within_bound),
+    cmocka_unit_test(test_conformance_when_softplus_then_within_bound),
+    cmocka_unit_test(test_conformance_when_swiglu_then_within_bound),
+    cmocka_unit_test(test_conformance_when_softmax_then_within_bound),
+    cmocka_unit_test(test_conformance_when_scale_then_within_bound),
+    cmocka_unit_test(test_conformance_when_dropout_then_within_bound),
+    cmocka_unit_test(test_conformance_when_rope_then_within_bound),
     cmocka_unit_test(test_conformance_when_rmsnorm_then_within_bound),
     cmocka_unit_test(test_conformance_when_layernorm_then_within_bound),
     cmocka_unit_test(test_conformance_when_gated_rmsnorm_then_within_bound),

@@ -107,6 +107,12 @@ GRADIENT_CASE(mul)
 GRADIENT_CASE(gelu)
 GRADIENT_CASE(silu)
 GRADIENT_CASE(relu2)
+GRADIENT_CASE(softplus)
+GRADIENT_CASE(swiglu)
+GRADIENT_CASE(softmax)
+GRADIENT_CASE(scale)
+GRADIENT_CASE(dropout)
+GRADIENT_CASE(rope)
 GRADIENT_CASE(rmsnorm)
 GRADIENT_CASE(layernorm)
 GRADIENT_CASE(gated_rmsnorm)
@@ -152,6 +158,12 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_gradient_when_gelu_then_as_differences),
     cmocka_unit_test(test_gradient_when_silu_then_as_differences),
     cmocka_unit_test(test_gradient_when_relu2_then_as_differences),
+    cmocka_unit_test(test_gradient_when_softplus_then_as_differences),
+    cmocka_unit_test(test_gradient_when_swiglu_then_as_differences),
+    cmocka_unit_test(test_gradient_when_softmax_then_as_differences),
+    cmocka_unit_test(test_gradient_when_scale_then_as_differences),
+    cmocka_unit_test(test_gradient_when_dropout_then_as_differences),
+    cmocka_unit_test(test_gradient_when_rope_then_as_differences),
     cmocka_unit_test(test_gradient_when_rmsnorm_then_as_differences),
     cmocka_unit_test(test_gradient_when_layernorm_then_as_differences),
     cmocka_unit_test(test_gradient_when_gated_rmsnorm_then_as_differences),

@@ -7,15 +7,17 @@
 
 #define MODEL                                                                                  \
     "local m = model { name = 'm', graph = print, sizes = {\n"                                 \
-    "  a = { layers = 2, window = 0, drop = 0.5, pattern = 'M-', tied = true, odd = 1 },\n"    \
-    "  b = { layers = 4, window = 8, drop = 1, pattern = 'M', tied = false, odd = 'x' } } }\n"
+    "  a = { layers = 2, window = 0, drop = 0.5, pattern = 'M-', tied = true, odd = 1,\n"      \
+    "    ring = { 1 } },\n"                                                                    \
+    "  b = { layers = 4, window = 8, drop = 1, pattern = 'M', tied = false, odd = 'x',\n"      \
+    "    ring = { n = 2 } } } }\n"
 
-/* The recipe begins on line 4; the field that a case is about stands on line 5. */
+/* The recipe begins on line 6; the field that a case is about stands on line 7. */
 static void size_text(const char *use, const char *field, const char *value, char *out,
                       size_t size) {
-    static const char *const fields[][2] = {{"layers", "3"},  {"window", "0"},
-                                            {"drop", "0.1"},  {"pattern", "'M'"},
-                                            {"tied", "true"}, {"odd", "{}"}};
+    static const char *const fields[][2] = {
+        {"layers", "3"},  {"window", "0"}, {"drop", "0.1"}, {"pattern", "'M'"},
+        {"tied", "true"}, {"odd", "{}"},   {"ring", "{}"}};
     size_t used = (size_t)snprintf(out, size, MODEL "return recipe { %s = m {", use);
     for (size_t i = 0; i < MPT_COUNT(fields); i++)
         if (strcmp(fields[i][0], field) != 0)
@@ -43,13 +45,15 @@ static void test_size_when_a_field_is_of_another_kind_then_it_is_refused(void **
         {"pattern", "5", "5", "a text"},
         {"pattern", "''", "''", "a text"},
         {"tied", "1", "1", "true or false"},
+        {"ring", "1", "1", "a table"},
+        {"ring", "'x'", "'x'", "a table"},
     };
     static const char *const uses[] = {"model", "model = m 'a', proxy"};
     for (size_t i = 0; i < MPT_COUNT(cases) * MPT_COUNT(uses); i++) {
         const char *const *c = cases[i / 2];
         char text[1024], message[256];
         size_text(uses[i % 2], c[0], c[1], text, sizeof text);
-        snprintf(message, sizeof message, "r.lua:5: %s.%s: cannot be %s; give %s",
+        snprintf(message, sizeof message, "r.lua:7: %s.%s: cannot be %s; give %s",
                  i % 2 ? "proxy" : "model", c[0], c[2], c[3]);
         mpt_lua_refuse(text, message);
     }
@@ -58,8 +62,9 @@ static void test_size_when_a_field_is_of_another_kind_then_it_is_refused(void **
 static void test_size_when_its_fields_fit_then_it_is_taken(void **state) {
     (void)state;
     static const char *const cases[][2] = {
-        {"layers", "1"},   {"layers", "1e3"},  {"window", "0"},   {"drop", "3"},
-        {"drop", "-0.25"}, {"pattern", "'*'"}, {"tied", "false"}, {"odd", "2.5"}};
+        {"layers", "1"},   {"layers", "1e3"}, {"window", "0"},
+        {"drop", "3"},     {"drop", "-0.25"}, {"pattern", "'*'"},
+        {"tied", "false"}, {"odd", "2.5"},    {"ring", "{ a = { 1 } }"}};
     for (size_t i = 0; i < MPT_COUNT(cases); i++) {
         char text[1024];
         mpt_ctx *ctx = mpt_test_ctx();
@@ -72,11 +77,11 @@ static void test_size_when_a_field_is_misspelt_or_missing_then_it_is_refused(voi
     (void)state;
     char text[1024];
     size_text("model", "layrs", "3, layers = 3", text, sizeof text);
-    mpt_lua_refuse(text, "r.lua:5: m: no size field 'layrs'; did you mean 'layers'?");
+    mpt_lua_refuse(text, "r.lua:7: m: no size field 'layrs'; did you mean 'layers'?");
     size_text("model", "layers", "nil", text, sizeof text);
     mpt_lua_refuse(text,
-                   "r.lua:4: m: the size has no 'layers'; a size of your own says all that "
-                   "the named ones say");
+                   "r.lua:6: m: the size has no 'layers'; a size of your own says all that "
+                   "the named ones say: layers = 2");
 }
 
 /* Draws gpt2 with so many blocks: the status, and the error in the context. */

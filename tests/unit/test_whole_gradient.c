@@ -178,6 +178,62 @@ static mpt_status knot(mpt_graph *graph) {
     return d.status;
 }
 
+/* A Llama in miniature: grouped queries behind rope, swiglu, dropout on both branches. */
+static mpt_value_id llama_attention(test_draw *d, mpt_value_id x) {
+    mpt_nn_args turn = {.n_in = 1, .attrs = {.head_dim = 4, .rope = {.theta = 50}}};
+    mpt_nn_args attn = {.name = "self_attn", .n_in = 3, .attrs = {.heads = 4, .kv_heads = 2}};
+    turn.in[0] = draw_linear(d, "self_attn.q_proj", x, 16, true);
+    attn.in[0] = draw(d, MPT_OP_rope, turn);
+    turn.in[0] = draw_linear(d, "self_attn.k_proj", x, 8, true);
+    turn.attrs.rope.dims = 2;
+    attn.in[1] = draw(d, MPT_OP_rope, turn);
+    attn.in[2] = draw_linear(d, "self_attn.v_proj", x, 8, true);
+    x = draw_linear(d, "self_attn.o_proj", draw(d, MPT_OP_attention, attn), 8, false);
+    return draw(d, MPT_OP_dropout,
+                (mpt_nn_args){.name = "drop_1", .n_in = 1, .in = {x}, .attrs.p = 0.3f});
+}
+
+static mpt_value_id llama_mlp(test_draw *d, mpt_value_id x) {
+    mpt_nn_args gated = {.n_in = 2, .in = {draw_linear(d, "mlp.gate_proj", x, 12, false)}};
+    gated.in[1] = draw_linear(d, "mlp.up_proj", x, 12, false);
+    x = draw_linear(d, "mlp.down_proj", draw(d, MPT_OP_swiglu, gated), 8, false);
+    return draw(d, MPT_OP_dropout,
+                (mpt_nn_args){.name = "drop_2", .n_in = 1, .in = {x}, .attrs.p = 0.3f});
+}
+
+static mpt_status llama(mpt_graph *graph) {
+    test_draw d = draw_begin(graph);
+    mpt_value_id ids = -1;
+    draw_note(&d, mpt_nn_tokens(&d.nn, &ids));
+    mpt_value_id x = draw_embedding(&d, "embed_tokens", ids, 0, 8);
+    for (int i = 0; i < 2; i++) {
+        draw_note(&d, mpt_nn_block_begin(&d.nn, "layers", i));
+        x = draw_add(&d, x, llama_attention(&d, draw1(&d, MPT_OP_rmsnorm, "norm_1", x)));
+        x = draw_add(&d, x, llama_mlp(&d, draw1(&d, MPT_OP_rmsnorm, "norm_2", x)));
+        draw_note(&d, mpt_nn_block_end(&d.nn));
+    }
+    x = draw(
+        &d, MPT_OP_linear,
+        (mpt_nn_args){.name = "lm_head", .n_in = 1, .in = {x}, .tied = "embed_tokens.weight"});
+    draw1(&d, MPT_OP_cross_entropy, NULL, x);
+    return d.status;
+}
+
+/* Weights of a row by softmax, over a positive number each: an attention by hand. */
+static mpt_status mixture(mpt_graph *graph) {
+    test_draw d = draw_begin(graph);
+    mpt_value_id ids = -1;
+    draw_note(&d, mpt_nn_tokens(&d.nn, &ids));
+    mpt_value_id x = draw_embedding(&d, "embed", ids, 0, 6);
+    mpt_value_id p = draw1(&d, MPT_OP_softmax, NULL, draw_linear(&d, "weigh", x, 6, true));
+    mpt_value_id v = draw1(&d, MPT_OP_softplus, NULL, draw_linear(&d, "value", x, 6, true));
+    x = draw(&d, MPT_OP_mul, (mpt_nn_args){.n_in = 2, .in = {p, v}});
+    x = draw(&d, MPT_OP_scale, (mpt_nn_args){.n_in = 1, .in = {x}, .attrs.scale = -2.5f});
+    x = draw_linear(&d, "lm_head", draw_add(&d, x, p), 32, true);
+    draw1(&d, MPT_OP_cross_entropy, NULL, x);
+    return d.status;
+}
+
 static void test_whole_gradient_when_mlp_then_as_differences(void **state) {
     (void)state;
     check_model(mlp);
@@ -193,6 +249,16 @@ static void test_whole_gradient_when_nemotron_then_as_differences(void **state) 
     check_model(nemotron);
 }
 
+static void test_whole_gradient_when_llama_with_dropout_then_as_differences(void **state) {
+    (void)state;
+    check_model(llama);
+}
+
+static void test_whole_gradient_when_a_mixture_then_as_differences(void **state) {
+    (void)state;
+    check_model(mixture);
+}
+
 static void
 test_whole_gradient_when_values_are_read_many_times_then_as_differences(void **state) {
     (void)state;
@@ -203,6 +269,8 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_whole_gradient_when_mlp_then_as_differences),
     cmocka_unit_test(test_whole_gradient_when_gpt2_then_as_differences),
     cmocka_unit_test(test_whole_gradient_when_nemotron_then_as_differences),
+    cmocka_unit_test(test_whole_gradient_when_llama_with_dropout_then_as_differences),
+    cmocka_unit_test(test_whole_gradient_when_a_mixture_then_as_differences),
     cmocka_unit_test(test_whole_gradient_when_values_are_read_many_times_then_as_differences),
 };
 

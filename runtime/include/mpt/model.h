@@ -81,6 +81,28 @@ MPT_API mpt_model_value mpt_model_attention(mpt_nn *nn, const char *name,
                                             const mpt_model_value q_k_v[3], int heads,
                                             int kv_heads);
 
+/* Rotary positions on queries or keys, before attention: of each head, numbers i and i +
+ * rotary_dim/2 turn as a pair by theta^(-2 i / rotary_dim) a token. */
+typedef enum mpt_rope_kind {
+    MPT_ROPE_KIND_DEFAULT,
+    MPT_ROPE_KIND_LINEAR, /* all pairs `factor` times slower */
+    MPT_ROPE_KIND_LLAMA3  /* those alone that turn slowly */
+} mpt_rope_kind;
+
+typedef struct mpt_rope_options {
+    size_t size;
+    int heads;
+    float theta;    /* 0 means 10000 */
+    int rotary_dim; /* numbers of a head that turn, the first ones; 0 means all */
+    mpt_rope_kind kind;
+    float factor;
+    float low_freq_factor, high_freq_factor; /* llama3 */
+    int original_max_position_embeddings;    /* llama3 */
+} mpt_rope_options;
+#define MPT_ROPE(...) (&(const mpt_rope_options){.size = sizeof(mpt_rope_options), __VA_ARGS__})
+MPT_API mpt_model_value mpt_model_rope(mpt_nn *nn, mpt_model_value x,
+                                       const mpt_rope_options *options);
+
 /* Depthwise causal convolution over `kernel` tokens. */
 MPT_API mpt_model_value mpt_model_conv1d(mpt_nn *nn, const char *name, mpt_model_value x,
                                          int kernel, bool bias);
@@ -90,10 +112,20 @@ MPT_API mpt_model_value mpt_model_ssm_scan(mpt_nn *nn, const char *name,
                                            const mpt_model_value x_b_c_dt[4], int heads,
                                            int groups);
 
-/* Element by element. Activations: "gelu" (tanh), "gelu_exact" (erf), "silu", "relu2". */
+/* Element by element. Activations: "gelu" (tanh), "gelu_exact" (erf), "silu", "relu2",
+ * "softplus"; and "softmax" over the features of each token. */
 MPT_API mpt_model_value mpt_model_activation(mpt_nn *nn, const char *kind, mpt_model_value x);
 MPT_API mpt_model_value mpt_model_add(mpt_nn *nn, mpt_model_value a, mpt_model_value b);
 MPT_API mpt_model_value mpt_model_mul(mpt_nn *nn, mpt_model_value a, mpt_model_value b);
+MPT_API mpt_model_value mpt_model_scale(mpt_nn *nn, mpt_model_value x, float factor);
+
+/* silu(gate) * up. */
+MPT_API mpt_model_value mpt_model_swiglu(mpt_nn *nn, mpt_model_value gate, mpt_model_value up);
+
+/* A share p of the numbers to zero, the others times 1 / (1 - p); the name keys the choice. No
+ * operation where p is 0. An evaluation drops nothing. */
+MPT_API mpt_model_value mpt_model_dropout(mpt_nn *nn, const char *name, mpt_model_value x,
+                                          float p);
 
 /* Columns into n parts of these widths, and parts into columns; n is at most 8. */
 MPT_API void mpt_model_split(mpt_nn *nn, mpt_model_value x, const int64_t *widths, int n,

@@ -221,7 +221,9 @@ typedef struct mpt_program_info {
     int64_t parameters;
     int n_blocks, n_linear_layers, n_phases;
     int64_t steps, batch, micro_batch, sequence;
-    int64_t vocab;
+    int64_t vocab;        /* words of the data */
+    int64_t n_ids;        /* token ids that the model takes: at least as many */
+    int64_t n_logits;     /* columns of its logits */
     uint64_t bytes_total; /* all memory classes of the largest phase */
     double floor;         /* entropy of the data per token in nats; NAN where unknown */
     double unigram;       /* entropy of its unigram distribution */
@@ -324,9 +326,9 @@ typedef struct mpt_step_result {
 } mpt_step_result;
 
 /* One optimizer step: on the recipe's data (tokens NULL), or on the caller's tokens,
- * int32 [batch, sequence + 1] with ids below the vocabulary. MPT_STOPPED after 20 skipped steps
- * in a row, those not counted that a lower dynamic loss scale may cure; `out` is filled then
- * too. */
+ * int32 [batch, sequence + 1] with ids below n_ids and n_logits of mpt_program_info.
+ * MPT_STOPPED after 20 skipped steps in a row, those not counted that a lower dynamic loss
+ * scale may cure; `out` is filled then too. */
 MPT_API MPT_CHECKED mpt_status mpt_trainer_step(mpt_trainer *trainer, const int32_t *tokens,
                                                 mpt_step_result *out);
 /* Whether all steps of the recipe are done. */
@@ -341,6 +343,25 @@ MPT_API MPT_CHECKED mpt_status mpt_trainer_eval(mpt_trainer *trainer, int64_t ma
  * then nothing was trained. */
 MPT_API MPT_CHECKED mpt_status mpt_trainer_finish(mpt_trainer *trainer);
 
+/* One pass on the caller's tokens, without an optimizer step: forward alone in the precision of
+ * mpt_trainer_eval, with `gradients` forward and backward as a training step of the current
+ * phase computes them. Weights, moments, histories and counters are left alone, so training
+ * goes on with the same bits. */
+typedef struct mpt_forward_options {
+    size_t size;
+    const int32_t *tokens; /* [micro_batch, sequence], from 0 to mpt_program_info.n_ids - 1 */
+    const int32_t
+        *targets;   /* the same shape, from 0 to n_logits - 1; -1 is masked. NULL: none */
+    bool gradients; /* of the mean loss: then mpt_trainer_gradient gives them */
+} mpt_forward_options;
+#define MPT_FORWARD_OPTIONS_INIT ((mpt_forward_options){.size = sizeof(mpt_forward_options)})
+
+/* `logits` is NULL or takes [micro_batch * sequence, n_logits]; `out_loss` is NULL or takes the
+ * mean over the targets in nats, NAN where there is none. Allocates nothing. */
+MPT_API MPT_CHECKED mpt_status mpt_trainer_forward(mpt_trainer *trainer,
+                                                   const mpt_forward_options *options,
+                                                   float *logits, double *out_loss);
+
 /* Parameters by index, in the order of the model; data is float32, lent. NULL past the end. */
 typedef struct mpt_param_view {
     const char *name;
@@ -349,6 +370,36 @@ typedef struct mpt_param_view {
     const float *data;
 } mpt_param_view;
 MPT_API bool mpt_trainer_param(const mpt_trainer *trainer, int index, mpt_param_view *out);
+/* The gradient of a parameter, of the loss itself: what the loss scale did is taken back. False
+ * also where the last call of this trainer was no mpt_trainer_forward with gradients. */
+MPT_API bool mpt_trainer_gradient(const mpt_trainer *trainer, int index, mpt_param_view *out);
+
+/* Weights from a checkpoint instead of those there are: a safetensors file, the index of its
+ * shards, a folder with one of the two, or a GPT-2 checkpoint of llm.c; names are Hugging Face's, with or without the model's
+ * root. MPT_DATA names the tensors that are missing, unknown, misshapen or not finite, and then
+ * nothing has changed. Moments and delayed scales start anew. */
+MPT_API MPT_CHECKED mpt_status mpt_trainer_load_weights(mpt_trainer *trainer, const char *path);
+
+/* Writes the weights: to one file where the path ends in .safetensors, as a GPT-2 checkpoint of
+ * llm.c where it ends in .bin, else into a folder, which is made: model.safetensors, or shards
+ * with their index where that would be larger than shard_bytes. Names have the root that was
+ * read, or the model's own; each file is there whole or not at all. MPT_DATA names what is too
+ * large for the type. */
+typedef enum mpt_weight_type {
+    MPT_WEIGHT_FP32,
+    MPT_WEIGHT_BF16,
+    MPT_WEIGHT_FP16,
+    MPT_WEIGHT_TYPE_COUNT
+} mpt_weight_type;
+typedef struct mpt_save_options {
+    size_t size;
+    mpt_weight_type type;
+    uint64_t shard_bytes; /* of a file in a folder; 0: 5 GB */
+} mpt_save_options;
+#define MPT_SAVE_OPTIONS_INIT ((mpt_save_options){.size = sizeof(mpt_save_options)})
+MPT_API MPT_CHECKED mpt_status mpt_trainer_save_weights(const mpt_trainer *trainer,
+                                                        const char *path,
+                                                        const mpt_save_options *options);
 
 /* What operands with delayed scaling carry from step to step, by index: those of all phases.
  * With the parameters and moments it is the state of a run. */
