@@ -1,5 +1,5 @@
--- Nemotron-H (arXiv 2504.03624): Mamba-2, attention and squared-ReLU blocks by a pattern of
--- `M`, `*` and `-`, one mixer a block, no positions. Names are those of Hugging Face's
+-- Nemotron-H (arXiv 2504.03624): Mamba-2, attention, squared-ReLU and expert blocks by a pattern
+-- of `M`, `*`, `-` and `E`, one mixer a block, no positions. Names are those of Hugging Face's
 -- nemotron_h checkpoints, except that query, key and value are one linear layer of three parts.
 -- Initial values are those of mamba_ssm and Megatron-LM.
 
@@ -50,7 +50,24 @@ local function mlp(nn, size, x)
     init = residual(size) }
 end
 
-local mixers = { M = mamba, ["*"] = attention, ["-"] = mlp }
+-- Routed experts, chosen by sigmoid scores and a bias that evens their load, and a shared one.
+local function experts(nn, size, x)
+  local routed = nn.moe { "mixer", x, experts = size.n_routed_experts,
+    top_k = size.num_experts_per_tok, hidden = size.moe_intermediate_size,
+    activation = "relu2", score = "sigmoid", normalize = size.norm_topk_prob,
+    scale = size.routed_scaling_factor, groups = size.n_group, top_groups = size.topk_group,
+    bias = true, balance = size.bias_update_speed, align = size.expert_alignment,
+    init = normal(size), down_init = residual(size) }
+  if size.n_shared_experts == 0 then
+    return routed
+  end
+  local h = nn.linear { "mixer.shared_experts.up_proj", x,
+    out = size.moe_shared_expert_intermediate_size, init = normal(size) }
+  return nn.add(routed, nn.linear { "mixer.shared_experts.down_proj", nn.relu2(h),
+    out = size.hidden_size, init = residual(size) })
+end
+
+local mixers = { M = mamba, ["*"] = attention, ["-"] = mlp, E = experts }
 
 local function graph(nn, size)
   local vocab = size.vocab_size or nn.vocab()
@@ -60,7 +77,7 @@ local function graph(nn, size)
     local letter = size.hybrid_override_pattern:sub(i + 1, i + 1)
     local mixer = mixers[letter]
     if not mixer then
-      error("nemotron_h: the pattern may hold M, * and -, not '" .. letter .. "'", 0)
+      error("nemotron_h: the pattern may hold M, *, - and E, not '" .. letter .. "'", 0)
     end
     x = nn.block(i, function()
       return nn.add(x, mixer(nn, size, nn.rmsnorm { "norm", x, eps = size.layer_norm_epsilon }))
@@ -216,6 +233,7 @@ return model {
     use_conv_bias = true, rescale_prenorm_residual = true,
     n_shared_experts = 1, routed_scaling_factor = 1.0, norm_topk_prob = true, n_group = 1,
     topk_group = 1,
+    bias_update_speed = 0.001, expert_alignment = 32, -- no fields of Hugging Face
   },
   only = {
     mlp_hidden_act = "relu2", mamba_hidden_act = "silu",

@@ -46,11 +46,11 @@ static const char *key_type(const char *read) {
         {"INIT", "mpt.init"},
         {"BIAS_INIT", "mpt.init"},
         {"SIZES", "integer[]"},
+        {"SIGNED", "number"},
+        {"ROPE", "table"},
         {"ACTIVATION", "\"relu2\"|\"swiglu\""},
         {"SCORE", "\"sigmoid\"|\"softmax\""},
         {"DOWN_INIT", "mpt.init"},
-        {"SIGNED", "number"},
-        {"ROPE", "table"},
     };
     for (size_t i = 0; i < MPT_COUNT(types); i++)
         if (strcmp(types[i][0], read) == 0)

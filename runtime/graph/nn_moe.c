@@ -141,8 +141,7 @@ static mpt_status draw_experts(const drawing *d, mpt_value_id rows, int64_t widt
     if (d->args->moe.gated) {
         MPT_TRY(draw_projection(d, "experts.gate_proj", rows, hidden, &h[0]));
         MPT_TRY(draw_projection(d, "experts.up_proj", rows, hidden, &h[1]));
-        MPT_TRY(elementwise(d, MPT_OP_silu, 1, h, &h[0]));
-        MPT_TRY(elementwise(d, MPT_OP_mul, 2, h, &h[0]));
+        MPT_TRY(elementwise(d, MPT_OP_swiglu, 2, h, &h[0]));
     } else {
         MPT_TRY(draw_projection(d, "experts.up_proj", rows, hidden, &h[0]));
         MPT_TRY(elementwise(d, MPT_OP_relu2, 1, h, &h[0]));

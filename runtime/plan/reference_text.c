@@ -263,6 +263,8 @@ const mpt_reference_word mpt_reference_builders[] = {
 };
 
 const mpt_reference_word mpt_reference_models[] = {
+    {"deepseek_moe", "deepseek_moe",
+     "a small mixture of experts in the shape of DeepSeek-V3: `tiny`, `small`"},
     {"gpt2", "gpt2", "GPT-2: `tiny`, `base`, `124m`, `355m`, `774m`, `1558m`"},
     {"llama", "llama", "Llama 3: `tiny`, `1b`, `8b`"},
     {"mlp", "mlp", "the smallest that learns, a token at a time: `tiny`, `small`"},
@@ -274,6 +276,8 @@ const mpt_reference_word mpt_reference_models[] = {
 };
 
 const mpt_reference_word mpt_reference_recipes[] = {
+    {"deepseek_v3", "deepseek_v3.lua",
+     "FP8 tiles in a mixture of experts, sums promoted every 128 products (arXiv 2412.19437)"},
     {"fp8_12b", "fp8_12b.lua",
      "FP8 baseline of the 12B: blocks, ends in BF16 (arXiv 2509.25149)"},
     {"fp8_8b", "fp8_8b.lua",
@@ -283,8 +287,6 @@ const mpt_reference_word mpt_reference_recipes[] = {
     {"gpt2_bf16_states", "gpt2_bf16_states.lua", "Adam's moments in BF16 (arXiv 2412.19437)"},
     {"gpt2_composer2", "gpt2_composer2.lua",
      "row-scaled NVFP4 forward, MXFP8 backward (arXiv 2603.24477)"},
-    {"gpt2_deepseek_v3", "gpt2_deepseek_v3.lua",
-     "FP8 tiles, sums promoted every 128 products (arXiv 2412.19437)"},
     {"gpt2_fp16", "gpt2_fp16.lua", "FP16 with a static loss scale (arXiv 1710.03740)"},
     {"gpt2_fp16_dynamic", "gpt2_fp16_dynamic.lua",
      "FP16 with a loss scale that finds itself (arXiv 1710.03740)"},

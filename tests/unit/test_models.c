@@ -146,7 +146,7 @@ static void test_nemotron_when_the_pattern_is_wrong_then_it_is_refused(void **st
                                "ssm_state_size = 16, n_groups = 2, conv_kernel = 4 }";
     assert_int_equal(draw(ctx, size, &recipe, &graph), MPT_INVALID);
     assert_non_null(
-        strstr(mpt_ctx_error(ctx)->message, "the pattern may hold M, * and -, not 'X'"));
+        strstr(mpt_ctx_error(ctx)->message, "the pattern may hold M, *, - and E, not 'X'"));
     mpt_graph_destroy(graph);
     mpt_recipe_destroy(recipe);
     mpt_ctx_destroy(ctx);
