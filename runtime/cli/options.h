@@ -17,6 +17,7 @@ typedef enum mpt_command {
     MPT_COMMAND_PROBE,
     MPT_COMMAND_BENCH,
     MPT_COMMAND_EXPORT,
+    MPT_COMMAND_SAMPLE,
     MPT_COMMAND_HELP,
     MPT_COMMAND_COUNT
 } mpt_command;
@@ -43,9 +44,12 @@ typedef struct mpt_options {
     uint64_t step;
     uint64_t rows, cols; /* 0: not said */
     const char *data, *out;
-    const char *weights; /* NULL: not said */
-    int dtype;           /* mpt_weight_type */
-    const char *formats;      /* NULL: not said */
+    const char *weights;         /* NULL: not said */
+    int dtype;                   /* mpt_weight_type */
+    const char *formats;         /* NULL: not said */
+    const char *prompt, *tokens; /* NULL: not said */
+    double temperature;
+    uint64_t top_k;           /* 0: not said */
     const char *dump, *until; /* names of stages */
     const char *phase;        /* NULL: not said */
     bool json, quiet, schedule, columnwise, quantizers;

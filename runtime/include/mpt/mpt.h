@@ -109,6 +109,15 @@ MPT_API void mpt_recipe_destroy(mpt_recipe *recipe);
 MPT_API const char *mpt_recipe_name(const mpt_recipe *recipe);
 /* The recipe's text as it was run; NULL for one that a host filled by calls. */
 MPT_API const char *mpt_recipe_source(const mpt_recipe *recipe);
+/* What else the recipe was made of, by index: modules it required, a config.json it read. A
+ * copy of its text and of these files, by their names in one folder, is the recipe anywhere.
+ * False past the end. */
+typedef struct mpt_recipe_file {
+    const char *name; /* "models/gpt2.lua" */
+    const char *text;
+    size_t length;
+} mpt_recipe_file;
+MPT_API bool mpt_recipe_get_file(const mpt_recipe *recipe, int index, mpt_recipe_file *out);
 
 /* A recipe without Lua: create, set, add rules, name the model, then mpt_compile. The result is
  * the same as that of a .lua file which says the same. */
@@ -381,9 +390,10 @@ MPT_API bool mpt_trainer_param(const mpt_trainer *trainer, int index, mpt_param_
 MPT_API bool mpt_trainer_gradient(const mpt_trainer *trainer, int index, mpt_param_view *out);
 
 /* Weights from a checkpoint instead of those there are: a safetensors file, the index of its
- * shards, a folder with one of the two, or a GPT-2 checkpoint of llm.c; names are Hugging Face's, with or without the model's
- * root. MPT_DATA names the tensors that are missing, unknown, misshapen or not finite, and then
- * nothing has changed. Moments and delayed scales start anew. */
+ * shards, a folder with one of the two, or a GPT-2 checkpoint of llm.c; names are Hugging
+ * Face's, with or without the model's root. MPT_DATA names the tensors that are missing,
+ * unknown, misshapen or not finite, and then nothing has changed. Moments and delayed scales
+ * start anew. */
 MPT_API MPT_CHECKED mpt_status mpt_trainer_load_weights(mpt_trainer *trainer, const char *path);
 
 /* Writes the weights: to one file where the path ends in .safetensors, as a GPT-2 checkpoint of
@@ -406,8 +416,9 @@ typedef struct mpt_save_options {
 MPT_API MPT_CHECKED mpt_status mpt_trainer_save_weights(const mpt_trainer *trainer,
                                                         const char *path,
                                                         const mpt_save_options *options);
-/* From one file of weights to another, in memory for the weights alone; `from` NULL: the initial
- * ones. A program for it is compiled as for training, since the model says what the names are. */
+/* From one file of weights to another, in memory for the weights alone; `from` NULL: the
+ * initial ones. A program for it is compiled as for training, since the model says what the
+ * names are. */
 MPT_API MPT_CHECKED mpt_status mpt_program_export_weights(const mpt_program *program,
                                                           const char *from, const char *to,
                                                           const mpt_save_options *options);
