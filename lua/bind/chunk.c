@@ -213,6 +213,10 @@ static int require(lua_State *L) {
     lua_setfield(L, lua_upvalueindex(1), name);
     const mpt_lua_chunk *chunk;
     mpt_sandbox_check(L, mpt_chunk_read(box, file, path, &chunk));
+    snprintf(file, sizeof file, "%s.lua", relative);
+    if (box->recipe)
+        mpt_sandbox_check(
+            L, mpt_recipe_append_file(box->recipe, file, chunk->text, chunk->length));
     mpt_chunk_run(L, chunk);
     if (!lua_toboolean(L, -1))
         fail_module(L, name, "nothing is returned by", "end the file with return");

@@ -34,22 +34,31 @@ static void fail_config(lua_State *L, mpt_where where, const char *hint, const c
     mpt_sandbox_check(L, status);
 }
 
-/* The path as it is opened: of the file, or of the config.json in a folder. */
-static bool find_in(const char *folder, const char *path, char *out) {
-    int n = snprintf(out, PATH_BYTES, "%s%s%s", folder, path, "/config.json");
-    if (n < PATH_BYTES && mpt_file_exists(out))
-        return true;
-    n = snprintf(out, PATH_BYTES, "%s%s", folder, path);
-    return n < PATH_BYTES && mpt_file_exists(out);
+/* A file that was found. */
+typedef struct config_file {
+    mpt_where where;       /* the recipe's line */
+    char path[PATH_BYTES]; /* as it is opened */
+    char name[PATH_BYTES]; /* as the recipe has it, with config.json where it names a folder */
+} config_file;
+
+static bool find_in(const char *folder, const char *given, config_file *out) {
+    static const char *const ends[] = {"/config.json", ""};
+    for (int i = 0; i < 2; i++) {
+        int n = snprintf(out->path, PATH_BYTES, "%s%s%s", folder, given, ends[i]);
+        snprintf(out->name, PATH_BYTES, "%s%s", given, ends[i]);
+        if (n < PATH_BYTES && mpt_file_exists(out->path))
+            return true;
+    }
+    return false;
 }
 
-static void find_file(lua_State *L, const char *path, mpt_where where, char *out) {
+static void find_file(lua_State *L, const char *given, config_file *out) {
     const mpt_sandbox *box = mpt_sandbox_of(L);
-    if (find_in("", path, out) ||
-        (box->folder && *path != '/' && find_in(box->folder, path, out)))
-        return;
-    fail_config(L, where, "a path starts at the working directory or at the recipe's folder",
-                "model.from_config: there is no %s", path);
+    if (!find_in("", given, out) &&
+        (!box->folder || *given == '/' || !find_in(box->folder, given, out)))
+        fail_config(L, out->where,
+                    "a path starts at the working directory or at the recipe's folder",
+                    "model.from_config: there is no %s", given);
 }
 
 /* Python writes Infinity, which is no JSON. It becomes a text of the same length, so that
@@ -70,8 +79,10 @@ static void mask_infinity(char *text, size_t length) {
     }
 }
 
-static mpt_status parse(mpt_ctx *ctx, mpt_where where, const char *path, char *text,
-                        size_t length, json_t **out) {
+static mpt_status parse(mpt_ctx *ctx, const config_file *file, char *text, size_t length,
+                        json_t **out) {
+    mpt_where where = file->where;
+    const char *path = file->path;
     json_error_t error;
     mask_infinity(text, length);
     *out = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
@@ -91,21 +102,32 @@ static mpt_status parse(mpt_ctx *ctx, mpt_where where, const char *path, char *t
     return MPT_INVALID;
 }
 
-static mpt_status read_file(mpt_ctx *ctx, mpt_where where, const char *path, json_t **out) {
+/* A path that stays below the recipe's folder can be copied with it. */
+static mpt_status note_file(const mpt_sandbox *box, const config_file *file,
+                            const mpt_file_map *map) {
+    if (*file->name == '/' || strstr(file->name, "..") || !box->recipe)
+        return MPT_OK;
+    return mpt_recipe_append_file(box->recipe, file->name, (const char *)map->data, map->size);
+}
+
+static mpt_status read_file(const mpt_sandbox *box, const config_file *file, json_t **out) {
+    mpt_ctx *ctx = box->ctx;
     mpt_file_map map;
-    MPT_TRY(mpt_file_map_open(ctx, where, path, &map));
+    MPT_TRY(mpt_file_map_open(ctx, file->where, file->path, &map));
     mpt_status status;
     char *copy = map.size <= MPT_LUA_FILE ? mpt_alloc(ctx, map.size + 1) : NULL;
     if (map.size > MPT_LUA_FILE) {
-        status = MPT_FAIL(ctx, MPT_INVALID, where,
-                          "%s: %zu bytes are too many for a config.json", path, map.size);
+        status = MPT_FAIL(ctx, MPT_INVALID, file->where,
+                          "%s: %zu bytes are too many for a config.json", file->path, map.size);
         mpt_hint(ctx, "at most %d KiB", MPT_LUA_FILE / 1024);
     } else if (!copy) {
         status = mpt_fail_memory(ctx, map.size + 1);
     } else {
         if (map.size)
             memcpy(copy, map.data, map.size);
-        status = parse(ctx, where, path, copy, map.size, out);
+        status = note_file(box, file, &map);
+        if (status == MPT_OK)
+            status = parse(ctx, file, copy, map.size, out);
     }
     mpt_free(ctx, copy);
     mpt_file_map_close(&map);
@@ -199,11 +221,11 @@ static int push_body(lua_State *L) {
 }
 
 /* Pushes the fields of the file. What jansson holds is freed whatever Lua raises. */
-static void push_file(lua_State *L, mpt_where where, const char *path) {
+static void push_file(lua_State *L, const config_file *file) {
     json_t *json = NULL;
     luaL_checkstack(L, 8, "too many arguments");
     lua_pushcfunction(L, push_body);
-    mpt_sandbox_check(L, read_file(mpt_sandbox_of(L)->ctx, where, path, &json));
+    mpt_sandbox_check(L, read_file(mpt_sandbox_of(L), file, &json));
     lua_pushlightuserdata(L, json);
     int rc = lua_pcall(L, 1, 1, 0);
     json_decref(json);
@@ -260,24 +282,24 @@ static void change_fields(lua_State *L, int changes, int fields) {
 }
 
 int mpt_model_from_config(lua_State *L) {
-    mpt_where where = mpt_sandbox_where(L, 1);
-    char path[PATH_BYTES], prefix[PATH_BYTES + 4];
+    config_file file = {.where = mpt_sandbox_where(L, 1)};
+    char prefix[PATH_BYTES + 4];
     int n = lua_gettop(L);
     if (n < 1 || n > 2 || lua_type(L, 1) != LUA_TSTRING || (n == 2 && !lua_istable(L, 2)))
-        fail_config(L, where, example,
+        fail_config(L, file.where, example,
                     "model.from_config: takes a path, and a table of changes");
     const char *given = lua_tostring(L, 1);
     if (!*given || !mpt_lua_is_plain(L, 1))
-        fail_config(L, where, example, "model.from_config: the path is %s",
+        fail_config(L, file.where, example, "model.from_config: the path is %s",
                     *given ? "no plain text" : "empty");
-    find_file(L, given, where, path);
-    push_file(L, where, path);
+    find_file(L, given, &file);
+    push_file(L, &file);
     if (n == 2)
         change_fields(L, 2, n + 1);
-    push_model(L, n + 1, where, path);
-    mpt_model_size_own(L, n + 2, n + 1, &(mpt_size_source){where, path});
-    mpt_model_wrap(L, n + 2, MPT_MODEL_CUSTOM, where);
-    snprintf(prefix, sizeof prefix, "%s: ", path);
+    push_model(L, n + 1, file.where, file.path);
+    mpt_model_size_own(L, n + 2, n + 1, &(mpt_size_source){file.where, file.path});
+    mpt_model_wrap(L, n + 2, MPT_MODEL_CUSTOM, file.where);
+    snprintf(prefix, sizeof prefix, "%s: ", file.path);
     mpt_model_check_size(L, n + 3, prefix);
     return 1;
 }

@@ -228,7 +228,6 @@ static void print_doc(const mpt_lua_word *word, mpt_str *out) {
         word->kind == MPT_LUA_STATIC    ? "A loss scale, or a quantizer's scale, that stays."
         : record                        ? record->doc
         : word->kind == MPT_LUA_REPLACE ? "In derive: takes the place of the old table or list."
-        : word->kind == MPT_LUA_MODEL   ? "A family of models: how one is drawn, and its sizes."
                                         : "A scale from the tensor at hand.";
     mpt_str_printf(out, "---%s\n", doc);
 }
@@ -250,6 +249,17 @@ static void print_plain_word(const mpt_lua_word *word, mpt_str *out) {
     mpt_str_printf(out, "function %s(a%s) end\n", word->name, word->n_values > 1 ? ", b" : "");
 }
 
+/* The word that has a field. */
+static void print_model_word(mpt_str *out) {
+    mpt_str_printf(
+        out, "---A family of models: how one is drawn, and its sizes.\n"
+             "---@class mpt.model_word\n"
+             "---@overload fun(fields: mpt.model_fields): mpt.model\n"
+             "---@field from_config fun(path: string, changes?: table): mpt.model_size The "
+             "model that a Hugging Face config.json describes; changes replace its fields.\n"
+             "\n---@type mpt.model_word\nmodel = nil\n");
+}
+
 static void print_word(const mpt_lua_word *word, mpt_str *out) {
     bool blocks = word->kind == MPT_LUA_BLOCKS, model = word->kind == MPT_LUA_MODEL;
     bool fields = word->n_values == 0 && mpt_record_find(word->name);
@@ -257,12 +267,16 @@ static void print_word(const mpt_lua_word *word, mpt_str *out) {
         mpt_str_printf(out, "\n---@class mpt.%s%s%s%s\n", word->name, fields ? ": mpt." : "",
                        fields ? word->name : "", fields ? "_fields" : "");
     mpt_str_printf(out, "\n");
+    if (model) {
+        print_model_word(out);
+        return;
+    }
     print_doc(word, out);
     if (word->n_values) {
         print_plain_word(word, out);
         return;
     }
-    if (model || fields)
+    if (fields)
         mpt_str_printf(out, "---@param fields mpt.%s_fields\n", word->name);
     else
         mpt_str_printf(out, "---@param fields %s\n", blocks ? "integer[]" : "table");

@@ -78,6 +78,20 @@ static void print_nn_fields(mpt_str *out) {
     }
 }
 
+static const char *model_field_type(const char *name) {
+    static const char *const types[][2] = {
+        {"sizes", "table<string, table>"},
+        {"graph", "fun(nn: mpt.nn, size: table)"},
+        {"defaults", "table<string, any>"},
+        {"only", "table<string, any>"},
+        {"config", "fun(fields: table, of_file: boolean): string?"},
+    };
+    for (size_t i = 0; i < MPT_COUNT(types); i++)
+        if (strcmp(types[i][0], name) == 0)
+            return types[i][1];
+    return "string";
+}
+
 void mpt_types_print_nn(mpt_str *out) {
     static const char *const builders[][2] = {
         {"tokens", "fun(): mpt.tensor"},
@@ -105,12 +119,8 @@ void mpt_types_print_nn(mpt_str *out) {
                 mpt_str_printf(out, "---@field %s %s %s\n", w->name, builders[i][1], w->doc);
     mpt_str_printf(out, "\n---@class mpt.model_fields\n");
     for (const mpt_reference_word *w = mpt_reference_model + 1; w->name; w++) {
-        bool table = strcmp(w->name, "sizes") == 0, graph = strcmp(w->name, "graph") == 0;
         mpt_str_printf(out, "---@field %s%s %s %s\n", w->name,
-                       strstr(w->doc, "Required") ? "" : "?",
-                       table   ? "table<string, table>"
-                       : graph ? "fun(nn: mpt.nn, size: table)"
-                               : "string",
+                       strstr(w->doc, "Required") ? "" : "?", model_field_type(w->name),
                        w->doc);
     }
 }

@@ -419,6 +419,9 @@
 ---@field graph fun(nn: mpt.nn, size: table) The function that draws: of `nn` and of the size. Required.
 ---@field root? string What paths of blocks begin with: `"h"` gives `h.0.`. Default `"layers"`.
 ---@field prefix? string What names of its tensors begin with in checkpoints: `"transformer."`. Default nothing. Files with another root are read all the same.
+---@field defaults? table<string, any> Fields that a size may leave out, with what they are then: `{ layer_norm_epsilon = 1e-5 }`. Default none.
+---@field only? table<string, any> Fields that change what is computed, with the values that the model has, one or a list: `{ hidden_act = "silu" }`. Another one is refused. Default none.
+---@field config? fun(fields: table, of_file: boolean): string? A function that rewrites other spellings in a table of fields, of a size or of a config.json (the second argument tells which: true of a file), and gives a text where they cannot be. Default none.
 
 ---@class mpt.current
 
@@ -604,9 +607,12 @@ function recipe(fields) end
 function replace(fields) end
 
 ---A family of models: how one is drawn, and its sizes.
----@param fields mpt.model_fields
----@return mpt.model
-function model(fields) end
+---@class mpt.model_word
+---@overload fun(fields: mpt.model_fields): mpt.model
+---@field from_config fun(path: string, changes?: table): mpt.model_size The model that a Hugging Face config.json describes; changes replace its fields.
+
+---@type mpt.model_word
+model = nil
 
 ---fp32 elements of 32 bits, without a scale
 ---@type mpt.format

@@ -16,6 +16,7 @@
 #include "cli/inspect.h"
 #include "cli/options.h"
 #include "cli/run.h"
+#include "cli/sample.h"
 #include "cli/tools.h"
 #include "cli/waiting.h"
 
@@ -138,6 +139,8 @@ static mpt_exit call(mpt_ctx *ctx, const mpt_options *options, mpt_progress *pro
         return mpt_cli_eval(ctx, options, progress);
     case MPT_COMMAND_EXPORT:
         return mpt_cli_export(ctx, options);
+    case MPT_COMMAND_SAMPLE:
+        return mpt_cli_sample(ctx, options, progress);
     default:
         return mpt_cli_run(ctx, options, progress);
     }

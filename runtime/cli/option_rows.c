@@ -86,6 +86,15 @@ const mpt_command_row mpt_command_rows[MPT_COMMAND_COUNT] = {
                           "--data corpus.txt\n"
                           "  mptrun eval model.lua --weights w.safetensors --tokens "
                           "t.safetensors --out o.safetensors --grads\n"},
+    [MPT_COMMAND_SAMPLE] =
+        {"sample", "RUN",
+         "text from a model that was trained on bytes: from a run folder, or from a recipe "
+         "with "
+         "--weights",
+         1, 1, "which run folder, or which recipe?",
+         "  mptrun sample runs/gpt2_nvfp4-1 --prompt 'ROMEO:' --tokens 300\n"
+         "  mptrun sample recipes/gpt2_nvfp4.lua --weights model.safetensors --temperature 0.7 "
+         "--top-k 20\n"},
     [MPT_COMMAND_HELP] = {"help", "[COMMAND]", "this text, or that of one command", 0, 1, NULL,
                           "  mptrun --help-recipe rounding\n"},
 };
@@ -101,11 +110,16 @@ enum {
     BENCH = 1 << MPT_COMMAND_BENCH,
     TOKENS = 1 << MPT_COMMAND_TOKENS,
     EXPORT = 1 << MPT_COMMAND_EXPORT,
-    EVAL = 1 << MPT_COMMAND_EVAL
+    EVAL = 1 << MPT_COMMAND_EVAL,
+    SAMPLE = 1 << MPT_COMMAND_SAMPLE
 };
 /* Of commands that compile a recipe, and of those that work on tensors. */
 enum { READERS = PLAN | CHECK | EXPLAIN | DIFF };
-enum { RECIPES = RUN | READERS | EXPORT | EVAL, TENSORS = QUANTIZE | PROBE | BENCH, ALONE = 0 };
+enum {
+    RECIPES = RUN | READERS | EXPORT | EVAL | SAMPLE,
+    TENSORS = QUANTIZE | PROBE | BENCH,
+    ALONE = 0
+};
 
 /* In the order of mpt_model_choice, of mpt_device and MPT_CLI_DEVICE_CUDA, of mpt_target. */
 static const char *const models[] = {"auto", "full", "proxy", NULL};
@@ -123,7 +137,7 @@ const mpt_option_row mpt_option_rows[] = {
      "sets a field of the recipe, after everything else; may be given again"},
     {"seed", 0, "N", MPT_OPTION_SEED, RECIPES | QUANTIZE | PROBE, AT(seed), NULL,
      "the same as --set train.seed=N. quantize and probe: of stochastic rounding and random "
-     "signs; default 0"},
+     "signs; sample: of the bytes that are drawn; default 0"},
     {"data", 0, "FILE", MPT_OPTION_TEXT, RECIPES | BENCH, AT(data), NULL,
      "trains on this file instead of the recipe's data: tokens or batches where its content "
      "says so, else its bytes"},
@@ -136,22 +150,23 @@ const mpt_option_row mpt_option_rows[] = {
     {"target", 0, "NAME", MPT_OPTION_CHOICE, PLAN | CHECK, AT(target), targets,
      "host (default), sm80, sm90 or sm100: whose memory is counted, and which GEMMs that GPU "
      "has to emulate"},
-    {"threads", 0, "N", MPT_OPTION_COUNT, RUN | PLAN | TENSORS | EXPORT | EVAL, AT(threads),
-     NULL, "default: all cores"},
+    {"threads", 0, "N", MPT_OPTION_COUNT, RUN | PLAN | TENSORS | EXPORT | EVAL | SAMPLE,
+     AT(threads), NULL, "default: all cores"},
     {"out", 'o', "DIR", MPT_OPTION_TEXT, RUN | EXPORT | EVAL, AT(out), NULL,
      "the run folder, new or empty; default: the next free runs/NAME-N. export: a file that "
      "ends in .safetensors or .bin (llm.c), or a folder"},
-    {"weights", 0, "FILE", MPT_OPTION_TEXT, RUN | EXPORT | EVAL, AT(weights), NULL,
+    {"weights", 0, "FILE", MPT_OPTION_TEXT, RUN | EXPORT | EVAL | SAMPLE, AT(weights), NULL,
      "starts from a checkpoint: safetensors, an index of shards, a folder, or one of llm.c"},
     {"dtype", 0, "NAME", MPT_OPTION_CHOICE, EXPORT, AT(dtype), dtypes,
      "fp32 (default), bf16 or fp16: of the weights in the file"},
-    {"quiet", 'q', NULL, MPT_OPTION_FLAG, RUN | QUANTIZE | PROBE | EVAL, AT(quiet), NULL,
-     "no plan and no progress, only the result"},
+    {"quiet", 'q', NULL, MPT_OPTION_FLAG, RUN | QUANTIZE | PROBE | EVAL | SAMPLE, AT(quiet),
+     NULL, "no plan and no progress, only the result"},
     {"json", 0, NULL, MPT_OPTION_FLAG, READERS | TENSORS | TOKENS | EVAL, AT(json), NULL,
      "the plan (with --schedule: the schedule) or the result as JSON"},
-    {"tokens", 0, "FILE", MPT_OPTION_TEXT, EVAL, AT(tokens), NULL,
-     "safetensors with tokens and targets, I32 [batch, tokens], or tokens, I32 [1, batch, "
-     "tokens + 1]"},
+    {"tokens", 0, "FILE|N", MPT_OPTION_TEXT, EVAL | SAMPLE, AT(tokens), NULL,
+     "eval: safetensors with tokens and targets, I32 [batch, tokens], or tokens, I32 [1, "
+     "batch, "
+     "tokens + 1]. sample: how many bytes are drawn; default 256"},
     {"grads", 0, NULL, MPT_OPTION_FLAG, EVAL, AT(grads), NULL,
      "also the gradients of the loss, by the names of the weights"},
     {"inject", 0, "FAULT", MPT_OPTION_FAULT, RUN, 0, NULL,
@@ -187,6 +202,14 @@ const mpt_option_row mpt_option_rows[] = {
     {"from", 0, "NAME", MPT_OPTION_CHOICE, TOKENS, AT(from), mpt_token_inputs,
      "what an IN without a header is: text or nanogpt; default: nanogpt where it has a byte 0 "
      "and an even size"},
+    {"prompt", 0, "TEXT", MPT_OPTION_ANY, SAMPLE, AT(prompt), NULL,
+     "what the text begins with; default: nothing, it begins behind a newline"},
+    {"temperature", 0, "T", MPT_OPTION_REAL, SAMPLE, AT(temperature), NULL,
+     "divides the logits: below 1 the probable becomes more so; 0 takes the most probable "
+     "byte. "
+     "Default 1"},
+    {"top-k", 0, "K", MPT_OPTION_EXTENT, SAMPLE, AT(top_k), NULL,
+     "draws among the K most probable bytes only; default: all"},
     {"list-ops", 0, NULL, MPT_OPTION_FLAG, ALONE, AT(list_ops), NULL,
      "the ops of this build and the kernels of each"},
     {"list-formats", 0, NULL, MPT_OPTION_FLAG, ALONE, AT(list_formats), NULL,

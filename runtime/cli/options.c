@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -89,6 +90,14 @@ static mpt_exit read_number(const mpt_option_row *row, const char *value, uint64
     return bad_value(row, value, wanted);
 }
 
+static mpt_exit read_real(const mpt_option_row *row, const char *value, double *out) {
+    char *end = NULL;
+    *out = strtod(value, &end);
+    if (end == value || *end || !isfinite(*out) || *out < 0)
+        return bad_value(row, value, "a number of 0 or more");
+    return MPT_EXIT_DONE;
+}
+
 static mpt_exit read_choice(const mpt_option_row *row, const char *value, int *out) {
     int n = 0;
     for (; row->choices[n]; n++) {
@@ -147,6 +156,11 @@ static mpt_exit take(mpt_options *options, const mpt_option_row *row, const char
             return bad_value(row, value, "a name");
         *(const char **)at = value;
         return MPT_EXIT_DONE;
+    case MPT_OPTION_ANY:
+        *(const char **)at = value;
+        return MPT_EXIT_DONE;
+    case MPT_OPTION_REAL:
+        return read_real(row, value, at);
     case MPT_OPTION_CHOICE:
         return read_choice(row, value, at);
     case MPT_OPTION_COUNT:
@@ -334,7 +348,7 @@ static mpt_exit check_cuda(const mpt_options *options) {
     bool plans = options->command == MPT_COMMAND_PLAN || options->command == MPT_COMMAND_CHECK;
     if (options->command == MPT_COMMAND_RUN || options->command == MPT_COMMAND_QUANTIZE ||
         options->command == MPT_COMMAND_BENCH || options->command == MPT_COMMAND_EXPORT ||
-        options->command == MPT_COMMAND_EVAL) {
+        options->command == MPT_COMMAND_EVAL || options->command == MPT_COMMAND_SAMPLE) {
         fprintf(stderr, "mptrun: --device cuda: this build computes on ref and cpu only; plan "
                         "and check take it, as --target sm100\n");
         return MPT_EXIT_MACHINE;
@@ -435,7 +449,7 @@ mpt_exit mpt_options_parse(mpt_options *options, int argc, char **argv) {
     char shorts[2 * MPT_OPTIONS_MAX + 2];
     bool given[MPT_OPTIONS_MAX] = {false};
     int code;
-    *options = (mpt_options){.model = -1, .target = -1};
+    *options = (mpt_options){.model = -1, .target = -1, .temperature = 1};
     make_getopt(longs, shorts);
     opterr = 0;
     while ((code = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {

@@ -19,6 +19,7 @@ typedef enum mpt_command {
     MPT_COMMAND_TOKENS,
     MPT_COMMAND_EXPORT,
     MPT_COMMAND_EVAL,
+    MPT_COMMAND_SAMPLE,
     MPT_COMMAND_HELP,
     MPT_COMMAND_COUNT
 } mpt_command;
@@ -49,13 +50,16 @@ typedef struct mpt_options {
     int from, format;    /* of tokens: mpt_token_inputs, mpt_token_outputs */
     uint64_t vocab;      /* 0: not said */
     const char *data, *out;
-    const char *tokens; /* of eval; NULL: not said */
+    const char *tokens; /* of eval a file, of sample a number; NULL: not said */
     bool grads;
     int n_inject;
     const char *inject[MPT_CLI_FAULTS];
-    const char *weights;      /* NULL: not said */
-    int dtype;                /* mpt_weight_type */
-    const char *formats;      /* NULL: not said */
+    const char *weights; /* NULL: not said */
+    int dtype;           /* mpt_weight_type */
+    const char *formats; /* NULL: not said */
+    const char *prompt;  /* NULL: not said */
+    double temperature;
+    uint64_t top_k;           /* 0: not said */
     const char *dump, *until; /* names of stages */
     const char *phase;        /* NULL: not said */
     bool json, quiet, schedule, columnwise, quantizers;

@@ -222,6 +222,17 @@ const mpt_reference_word mpt_reference_model[] = {
      "with "
      "a table of its own, it gives what `recipe.model` takes. It draws the forward pass and no "
      "precision.\n\n"
+     "Sizes of the shipped models have the fields of Hugging Face's config.json. A table has "
+     "at "
+     "least the fields that all named sizes have. `model.from_config \"FOLDER\"` (or the path "
+     "of "
+     "the file) reads a config.json and takes the model of its `model_type`; what the file "
+     "says "
+     "beyond the model's fields is left aside, but a value that would change the computation "
+     "and is not computed here is refused. A second argument replaces fields: "
+     "`model.from_config(\"gpt2\", { attn_pdrop = 0 })`. A path starts at the working "
+     "directory "
+     "or at the recipe's folder.\n\n"
      "```lua\n"
      "return model {\n"
      "  name = \"mine\",\n"
@@ -249,6 +260,17 @@ const mpt_reference_word mpt_reference_model[] = {
      "What names of its tensors begin with in checkpoints: `\"transformer.\"`. Default "
      "nothing. "
      "Files with another root are read all the same."},
+    {"defaults", "defaults",
+     "Fields that a size may leave out, with what they are then: `{ layer_norm_epsilon = 1e-5 "
+     "}`. Default none."},
+    {"only", "only",
+     "Fields that change what is computed, with the values that the model has, one or a list: "
+     "`{ "
+     "hidden_act = \"silu\" }`. Another one is refused. Default none."},
+    {"config", "config",
+     "A function that rewrites other spellings in a table of fields, of a size or of a "
+     "config.json (the second argument tells which: true of a file), and gives a text where "
+     "they cannot be. Default none."},
     {NULL, NULL, NULL},
 };
 
@@ -269,7 +291,8 @@ const mpt_reference_word mpt_reference_models[] = {
     {"llama", "llama", "Llama 3: `tiny`, `1b`, `8b`"},
     {"mlp", "mlp", "the smallest that learns, a token at a time: `tiny`, `small`"},
     {"nemotron_h", "nemotron_h",
-     "hybrid Mamba-2 and Transformer: `8b`, `12b`, `8b_proxy`, `12b_proxy`"},
+     "hybrid Mamba-2 and Transformer: `4b`, `8b`, `9b`, `12b`, `nano30b-a3b`, `8b_proxy`, "
+     "`12b_proxy`"},
     {"transformer", "transformer",
      "the Transformer of the NVFP4 paper's ablations: `1.2b`, `1.2b_proxy`"},
     {NULL, NULL, NULL},

@@ -239,7 +239,9 @@ struct mpt_recipe {
     const char *name, *description;
     const char *file;        /* as the host named it */
     const char *source_text; /* as run, for the run folder; NULL for a host's recipe */
-    mpt_where where;         /* of the recipe{} call */
+    int n_files, cap_files;
+    mpt_recipe_file *files; /* that it required or read */
+    mpt_where where;        /* of the recipe{} call */
     mpt_model_ref model, proxy;
     mpt_source source;
     int n_predicates, cap_predicates;
@@ -284,6 +286,9 @@ mpt_rule *mpt_recipe_insert_use(mpt_recipe *recipe, int phase, mpt_where where);
 mpt_rule *mpt_recipe_make_eval_use(mpt_recipe *recipe, mpt_where where);
 
 /* Silences a warning; an unknown name is an error. */
+/* Notes a file that the recipe is made of (copied), once by its name. */
+mpt_status mpt_recipe_append_file(mpt_recipe *recipe, const char *name, const char *text,
+                                  size_t length);
 mpt_status mpt_recipe_append_allow(mpt_recipe *recipe, const char *name, mpt_where where);
 
 /* mpt_recipe_set with a place for messages: "train.steps" = "300", applied to the full model

@@ -100,6 +100,7 @@ static void wrong_accessors(objects *o) {
     assert_null(mpt_nearest("a", (const char *const[]){"a"}, -1));
     assert_null(mpt_recipe_name(NULL));
     assert_null(mpt_recipe_source(NULL));
+    assert_false(mpt_recipe_get_file(NULL, 0, NULL));
     assert_null(mpt_program_get_info(NULL).model);
     assert_false(mpt_program_warning(NULL, 0, &warning));
     assert_false(mpt_program_warning(o->program, 0, NULL));
@@ -400,6 +401,15 @@ static void wrong_tokens(objects *o) {
             "mpt_tokens_file");
 }
 
+static void wrong_sample(objects *o) {
+    mpt_sample_options options = MPT_SAMPLE_OPTIONS_INIT;
+    BARE(mpt_sample(NULL, &options, write_nothing, NULL));
+    refused(o, mpt_sample(o->trainer, &options, NULL, NULL), "write is NULL");
+    options.size = 4;
+    refused(o, mpt_sample(o->trainer, &options, write_nothing, NULL),
+            "the options have size 4");
+}
+
 typedef struct row {
     const char *calls; /* separated by spaces */
     void (*check)(objects *o);
@@ -410,7 +420,8 @@ static const row rows[] = {
     {"mpt_ctx_destroy mpt_recipe_destroy mpt_program_destroy mpt_trainer_destroy",
      wrong_destroys},
     {"mpt_ctx_error mpt_ctx_memory mpt_status_name mpt_status_text mpt_version mpt_nearest "
-     "mpt_recipe_name mpt_recipe_source mpt_program_get_info mpt_program_warning "
+     "mpt_recipe_name mpt_recipe_source mpt_recipe_get_file mpt_program_get_info "
+     "mpt_program_warning "
      "mpt_stage_name mpt_trainer_done mpt_trainer_param mpt_trainer_scale "
      "mpt_trainer_count_next mpt_trainer_operand mpt_trainer_gradient",
      wrong_accessors},
@@ -434,6 +445,7 @@ static const row rows[] = {
     {"mpt_trainer_create", wrong_trainer_create},
     {"mpt_trainer_step mpt_trainer_eval mpt_trainer_finish", wrong_trainer_calls},
     {"mpt_trainer_forward", wrong_trainer_forward},
+    {"mpt_sample", wrong_sample},
     {"mpt_quantize_file", wrong_quantize_file},
     {"mpt_probe_file", wrong_probe_file},
     {"mpt_bench_quantizers", wrong_bench},

@@ -109,6 +109,15 @@ MPT_API void mpt_recipe_destroy(mpt_recipe *recipe);
 MPT_API const char *mpt_recipe_name(const mpt_recipe *recipe);
 /* The recipe's text as it was run; NULL for one that a host filled by calls. */
 MPT_API const char *mpt_recipe_source(const mpt_recipe *recipe);
+/* What else the recipe was made of, by index: modules it required, a config.json it read. A
+ * copy of its text and of these files, by their names in one folder, is the recipe anywhere.
+ * False past the end. */
+typedef struct mpt_recipe_file {
+    const char *name; /* "models/gpt2.lua" */
+    const char *text;
+    size_t length;
+} mpt_recipe_file;
+MPT_API bool mpt_recipe_get_file(const mpt_recipe *recipe, int index, mpt_recipe_file *out);
 
 /* A recipe without Lua: create, set, add rules, name the model, then mpt_compile. The result is
  * the same as that of a .lua file which says the same. */

@@ -1,4 +1,4 @@
-/* Quantizers outside of training: files quantized, checkpoints probed, speeds measured.
+/* Beside training: files quantized, checkpoints probed, speeds measured, text sampled.
  *
  * Same rules as mpt.h: a status from every call that can fail, nothing printed, option structs
  * with their size and an initializer. A quantizer is written as in a recipe:
@@ -119,6 +119,28 @@ typedef struct mpt_tokens_options {
 MPT_API MPT_CHECKED mpt_status mpt_tokens_file(mpt_ctx *ctx, const char *in, const char *out,
                                                const mpt_tokens_options *options,
                                                mpt_write_fn write, void *ud);
+
+typedef struct mpt_sample_options {
+    size_t size;
+    const char *prompt;  /* NULL: none, the text begins behind a newline */
+    size_t prompt_bytes; /* any bytes, 0 among them */
+    int64_t n_tokens;    /* to be drawn */
+    double temperature;  /* the logits are divided by it; 0: always the most probable byte */
+    int top_k;           /* only the most probable ones are drawn; 0: all */
+    uint64_t seed;
+} mpt_sample_options;
+#define MPT_SAMPLE_OPTIONS_INIT                                                                \
+    ((mpt_sample_options){                                                                     \
+        .size = sizeof(mpt_sample_options), .n_tokens = 256, .temperature = 1})
+
+/* Text from a trainer whose model was trained on bytes: `write` gets the prompt, then each byte
+ * as it is drawn, from the last `sequence` bytes before it, in the precision of
+ * mpt_trainer_eval. The same seed gives the same text for any number of threads. Training is
+ * not touched. MPT_DATA: the model's vocabulary is not the 256 bytes; MPT_STOPPED: its logits
+ * are not numbers; MPT_IO: `write` gave false. */
+MPT_API MPT_CHECKED mpt_status mpt_sample(mpt_trainer *trainer,
+                                          const mpt_sample_options *options, mpt_write_fn write,
+                                          void *ud);
 
 #ifdef __cplusplus
 }
