@@ -119,11 +119,11 @@ const mpt_option_row mpt_option_rows[] = {
     {"target", 0, "NAME", MPT_OPTION_CHOICE, PLAN | CHECK, AT(target), targets,
      "host (default), sm80, sm90 or sm100: whose memory is counted, and which GEMMs that GPU "
      "has to emulate"},
-    {"threads", 0, "N", MPT_OPTION_COUNT, RUN | PLAN | TENSORS | EXPORT | EVAL, AT(threads), NULL,
-     "default: all cores"},
+    {"threads", 0, "N", MPT_OPTION_COUNT, RUN | PLAN | TENSORS | EXPORT | EVAL, AT(threads),
+     NULL, "default: all cores"},
     {"out", 'o', "DIR", MPT_OPTION_TEXT, RUN | EXPORT | EVAL, AT(out), NULL,
      "the run folder, new or empty; default: the next free runs/NAME-N. export: a file that "
-     "ends in .safetensors or .bin (llm.c), or a folder"},
+     "ends in .safetensors or .bin (llm.c), or a folder. eval: the file of logits and loss"},
     {"weights", 0, "FILE", MPT_OPTION_TEXT, RUN | EXPORT | EVAL, AT(weights), NULL,
      "starts from a checkpoint: safetensors, an index of shards, a folder, or one of llm.c"},
     {"dtype", 0, "NAME", MPT_OPTION_CHOICE, EXPORT, AT(dtype), dtypes,
