@@ -154,7 +154,7 @@ const mpt_option_row mpt_option_rows[] = {
      AT(threads), NULL, "default: all cores"},
     {"out", 'o', "DIR", MPT_OPTION_TEXT, RUN | EXPORT | EVAL, AT(out), NULL,
      "the run folder, new or empty; default: the next free runs/NAME-N. export: a file that "
-     "ends in .safetensors or .bin (llm.c), or a folder"},
+     "ends in .safetensors or .bin (llm.c), or a folder. eval: the file of logits and loss"},
     {"weights", 0, "FILE", MPT_OPTION_TEXT, RUN | EXPORT | EVAL | SAMPLE, AT(weights), NULL,
      "starts from a checkpoint: safetensors, an index of shards, a folder, or one of llm.c"},
     {"dtype", 0, "NAME", MPT_OPTION_CHOICE, EXPORT, AT(dtype), dtypes,

@@ -82,8 +82,8 @@ typedef void (*mpt_logits_fn)(void *ud, const mpt_tensor *logits);
 void mpt_runner_look(const mpt_runner *runner, const mpt_run_env *env, mpt_logits_fn look,
                      void *ud);
 
-/* Fills the batch's rows with n windows spread over all n_all, from the first-th of them on. Rows
- * past the last repeat it with masked targets. */
+/* Fills the batch's rows with n windows spread over all n_all, from the first-th of them on.
+ * Rows past the last repeat it with masked targets. */
 void mpt_trainer_fill_windows(mpt_trainer *trainer, int64_t first, int64_t n, int64_t n_all);
 
 /* Refuses the first id of [micro_batch, sequence] that is no token of the model, and no -1

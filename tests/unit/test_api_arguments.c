@@ -1,5 +1,6 @@
 /* Wrong arguments of a host: every public call answers with MPT_INVALID and names the argument,
  * and none crashes. The headers are read, so a new call without a row here fails. */
+#include "mpt/eval.h"
 #include "mpt/model.h"
 #include "mpt/tools.h"
 #include "mpt_test.h"
@@ -313,6 +314,23 @@ static void wrong_trainer_forward(objects *o) {
     refused(o, mpt_trainer_forward(o->trainer, &options, NULL, NULL), "tokens is NULL");
 }
 
+static void wrong_eval(objects *o) {
+    mpt_eval_options options = MPT_EVAL_OPTIONS_INIT, half = {.size = 4};
+    int64_t n;
+    BARE(mpt_tokens_shape(NULL, "t", &n, &n));
+    refused(o, mpt_tokens_shape(o->ctx, NULL, &n, &n), "path is NULL");
+    refused(o, mpt_tokens_shape(o->ctx, "t", NULL, &n), "out_batch is NULL");
+    refused(o, mpt_tokens_shape(o->ctx, "t", &n, NULL), "out_sequence is NULL");
+    BARE(mpt_trainer_eval_file(NULL, &options, NULL));
+    refused(o, mpt_trainer_eval_file(o->trainer, NULL, NULL), "options is NULL");
+    refused(o, mpt_trainer_eval_file(o->trainer, &half, NULL), "the options have size 4");
+    refused(o, mpt_trainer_eval_file(o->trainer, &options, NULL), "o.tokens is NULL");
+    options.tokens = "t";
+    refused(o, mpt_trainer_eval_file(o->trainer, &options, NULL), "o.out is NULL");
+    BARE(mpt_trainer_measure(NULL, NULL, NULL, NULL));
+    refused(o, mpt_trainer_measure(o->trainer, NULL, NULL, NULL), "out is NULL");
+}
+
 static void wrong_quantize_file(objects *o) {
     mpt_quantize_options options = MPT_QUANTIZE_OPTIONS_INIT, half = {.size = 4};
     BARE(mpt_quantize_file(NULL, "e4m3", "a", "b", NULL, NULL));
@@ -446,6 +464,7 @@ static const row rows[] = {
     {"mpt_trainer_step mpt_trainer_eval mpt_trainer_finish", wrong_trainer_calls},
     {"mpt_trainer_forward", wrong_trainer_forward},
     {"mpt_sample", wrong_sample},
+    {"mpt_tokens_shape mpt_trainer_eval_file mpt_trainer_measure", wrong_eval},
     {"mpt_quantize_file", wrong_quantize_file},
     {"mpt_probe_file", wrong_probe_file},
     {"mpt_bench_quantizers", wrong_bench},
@@ -642,6 +661,7 @@ static void test_header_when_a_call_is_public_then_it_has_a_row(void **state) {
     (void)state;
     assert_in_range(check_header(MPT_SOURCE_DIR "/runtime/include/mpt/mpt.h"), 31, 200);
     assert_in_range(check_header(MPT_SOURCE_DIR "/runtime/include/mpt/model.h"), 20, 200);
+    assert_in_range(check_header(MPT_SOURCE_DIR "/runtime/include/mpt/eval.h"), 3, 200);
     assert_in_range(check_header(MPT_SOURCE_DIR "/runtime/include/mpt/tools.h"), 3, 200);
     assert_false(has_row("mpt_recipe"));
 }
