@@ -370,7 +370,8 @@ static void wrong_sample(objects *o) {
     BARE(mpt_sample(NULL, &options, write_nothing, NULL));
     refused(o, mpt_sample(o->trainer, &options, NULL, NULL), "write is NULL");
     options.size = 4;
-    refused(o, mpt_sample(o->trainer, &options, write_nothing, NULL), "the options have size 4");
+    refused(o, mpt_sample(o->trainer, &options, write_nothing, NULL),
+            "the options have size 4");
 }
 
 typedef struct row {
