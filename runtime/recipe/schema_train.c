@@ -235,7 +235,7 @@ const mpt_record mpt_record_text = {"text",
 #define WORDS_ROW                                                                              \
     {                                                                                          \
         "vocab", MPT_FIELD_INT, MEMBER(mpt_data_spec, words), 1, INT32_MAX,                    \
-            .by_default = "this or the model's",                           \
+            .by_default = "this or the model's",                                               \
             .doc = "Words of the tokenizer: ids are below it.", .source = ""                   \
     }
 
