@@ -13,6 +13,7 @@
 #include "plan/plan.h"
 #include "recipe/target.h"
 #include "recipe/select.h"
+#include "train/weights.h"
 
 /* What the host asked for, and what all models of this recipe share. */
 typedef struct compiling {
@@ -47,6 +48,15 @@ static mpt_status run_build(mpt_recipe *recipe, mpt_nn *nn, bool proxy) {
     return status != MPT_OK || nn->failed ? said : MPT_OK;
 }
 
+/* Each parameter must have its tensors in a checkpoint, or a run could not save what it learnt.
+ */
+static mpt_status check_names(const mpt_graph *graph) {
+    mpt_weights_map map;
+    mpt_status status = mpt_weights_map_create(graph, MPT_WEIGHTS_HF, &map);
+    mpt_weights_map_destroy(&map);
+    return status;
+}
+
 static mpt_status draw(mpt_recipe *recipe, const mpt_drawing *drawing, mpt_graph *graph) {
     const mpt_model_ref *model = drawing->proxy ? &recipe->proxy : &recipe->model;
     mpt_nn nn = {.graph = graph, .where = model->where, .prefix = "", .block = -1};
@@ -60,7 +70,7 @@ static mpt_status draw(mpt_recipe *recipe, const mpt_drawing *drawing, mpt_graph
     if (graph->n_params == 0)
         return MPT_FAIL(graph->ctx, MPT_INVALID, model->where,
                         "the model %s has no parameters to train", model->name);
-    return MPT_OK;
+    return check_names(graph);
 }
 
 mpt_status mpt_pipeline_draw(mpt_recipe *recipe, const mpt_drawing *drawing, bool own_tokens,

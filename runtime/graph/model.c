@@ -51,6 +51,13 @@ int64_t mpt_model_sequence(const mpt_nn *nn) {
     return nn ? nn->graph->sequence : 0;
 }
 
+void mpt_model_prefix(mpt_nn *nn, const char *prefix) {
+    if (!PRESENT(nn, prefix))
+        return;
+    nn->graph->root = mpt_arena_strdup(&nn->graph->arena, prefix);
+    nn->failed |= !nn->graph->root;
+}
+
 /* The builder keeps the first failure: cross_entropy gives it back. */
 void mpt_model_block(mpt_nn *nn, const char *root, int index) {
     if (PRESENT(nn, root))

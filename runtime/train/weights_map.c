@@ -17,10 +17,11 @@ static const char *part_name(mpt_weights_map *map, const mpt_layer *layer, const
     return mpt_arena_printf(&map->arena, "%.*s%s%s", stem, layer->path, part, suffix);
 }
 
-static mpt_status add_name(mpt_weights_map *map, const char *name, int index) {
+static mpt_status add_name(mpt_weights_map *map, const mpt_layer *layer, const char *name,
+                           int index) {
     if (mpt_name_index_find(&map->names, name) >= 0)
-        return MPT_FAIL(map->ctx, MPT_INVALID, MPT_NOWHERE,
-                        "two parameters of the model would be '%s' in a checkpoint", name);
+        return MPT_FAIL(map->ctx, MPT_INVALID, layer->where,
+                        "%s: a checkpoint would have two tensors '%s'", layer->path, name);
     return mpt_name_index_add(&map->names, &map->arena, name, index);
 }
 
@@ -35,7 +36,8 @@ static mpt_status add_weight(mpt_weights_map *map, const mpt_weight *weight) {
         return MPT_OUT_OF_MEMORY;
     map->weights = weights;
     weights[map->n] = *weight;
-    return add_name(map, weight->name, map->n++);
+    int32_t layer = map->graph->params[weight->param].layer;
+    return add_name(map, &map->graph->layers[layer], weight->name, map->n++);
 }
 
 /* The parts of rows first ... first + rows - 1 of a fused layer's parameter, or those rows as
@@ -124,7 +126,7 @@ static mpt_status add_alias(mpt_weights_map *map, const mpt_layer *layer, int pa
         return MPT_OUT_OF_MEMORY;
     map->aliases = aliases;
     aliases[map->n_aliases] = (mpt_weight_alias){name, weight, layer->kind == MPT_LAYER_HEAD};
-    return add_name(map, name, map->n + map->n_aliases++);
+    return add_name(map, layer, name, map->n + map->n_aliases++);
 }
 
 /* A linear layer whose weight is another layer's. Of its nodes that of the forward pass is

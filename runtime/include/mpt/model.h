@@ -40,6 +40,10 @@ MPT_API void mpt_model_at(mpt_nn *nn, const char *file, int line);
 MPT_API int64_t mpt_model_vocabulary(const mpt_nn *nn);
 MPT_API int64_t mpt_model_sequence(const mpt_nn *nn);
 
+/* What the names of the model's tensors begin with in checkpoints: "model."; copied. Default
+ * nothing. Files with another root are read all the same. */
+MPT_API void mpt_model_prefix(mpt_nn *nn, const char *prefix);
+
 /* Blocks are numbered from 0 and opened in order; `root` is "layers" or "h". */
 MPT_API void mpt_model_block(mpt_nn *nn, const char *root, int index);
 MPT_API void mpt_model_end_block(mpt_nn *nn);
