@@ -3,7 +3,7 @@
 #include "recipe_fixture.h"
 
 static void with_proxy(fixture *f) {
-    f->recipe->proxy = (mpt_model_ref){true, "gpt", "tiny_proxy", MPT_NOWHERE};
+    f->recipe->proxy = (mpt_model_ref){.present = true, .name = "gpt", .size = "tiny_proxy"};
 }
 
 /* Expects the recipe to be refused with this message. */
