@@ -104,6 +104,8 @@ static int add_slots(page *rows, const mpt_explanation *x, const mpt_explanation
 static const char *output_default(const mpt_layer *layer, int gemm) {
     if (gemm == MPT_GEMM_WGRAD)
         return "the format of gradients";
+    if (gemm == MPT_GEMM_FPROP && layer->kind == MPT_LAYER_ROUTER)
+        return "logits, read by the choice of experts";
     return gemm == MPT_GEMM_FPROP && layer->kind == MPT_LAYER_HEAD ? "logits, read by the loss"
                                                                    : "precision.base";
 }
