@@ -106,9 +106,9 @@ return model {
       n_group = 4, topk_group = 2, expert_alignment = 32,
     },
     small = {
-      num_hidden_layers = 6, hidden_size = 256, intermediate_size = 1024,
-      num_attention_heads = 8, num_key_value_heads = 8,
-      n_routed_experts = 16, num_experts_per_tok = 4, moe_intermediate_size = 256,
+      num_hidden_layers = 4, hidden_size = 128, intermediate_size = 512,
+      num_attention_heads = 4, num_key_value_heads = 4,
+      n_routed_experts = 8, num_experts_per_tok = 2, moe_intermediate_size = 128,
       n_group = 4, topk_group = 2,
     },
   },

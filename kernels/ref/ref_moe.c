@@ -2,10 +2,10 @@
  *
  * Scores are sigmoids of the logits, or their softmax. A choice goes by score + bias: where
  * there are groups, first the best groups by the sum of their two best, then the best experts
- * in them; equal ones by the lower number, and a NaN before all else, so that it is seen in the
- * weights. Weights are the bare scores of the chosen, best first; normalized they are divided
- * by their sum + 1e-20, as in DeepSeek-V3; then times scale. The rows of an expert are in the
- * order of their tokens. */
+ * in them; equal ones by the lower number, and a NaN before all else, with a NaN for a weight,
+ * so that it is seen. Other weights are the bare scores of the chosen, best first; normalized
+ * they are divided by their sum + 1e-20, as in DeepSeek-V3; then times scale. The rows of an
+ * expert are in the order of their tokens. */
 #include "kernels/ref/real.h"
 
 /* Whether a is to be chosen before b; equal ones are not. */
@@ -95,8 +95,9 @@ static void moe_choose(const mpt_kernel_args *args, int64_t token, moe_token *t)
         int64_t e = moe_best(t->choice, t->out, n);
         t->out[e] = 1;
         experts[token * k + j] = (int32_t)e;
-        weights[token * k + j] = t->score[e];
-        sum += t->score[e];
+        mpt_real weight = isnan(t->choice[e]) ? t->choice[e] : t->score[e];
+        weights[token * k + j] = weight;
+        sum += weight;
     }
     for (int64_t j = 0; j < k; j++)
         weights[token * k + j] *= a->normalize ? (mpt_real)a->scale / sum : (mpt_real)a->scale;

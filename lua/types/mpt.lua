@@ -276,7 +276,7 @@
 ---@class mpt.nn_linear_fields
 ---@field [integer] string|mpt.tensor
 ---@field out? integer width of the result; required, but a head takes the vocabulary and a tied layer the rows of its weight
----@field bias? boolean whether a bias is added; default false
+---@field bias? boolean whether a bias is added; of moe to the scores that experts are chosen by; default false
 ---@field head? boolean whether this is the output projection, which rules select as `head`; default false
 ---@field tied? string the parameter that is used as weight, by its whole name or by that in the open block: `"wte.weight"`; it may be used any number of times; default a weight of its own
 ---@field layout? "conv1d" `"conv1d"`: the weight is stored `[in, out]`; default `[out, in]`
@@ -299,7 +299,7 @@
 
 ---@class mpt.nn_layernorm_fields
 ---@field [integer] string|mpt.tensor
----@field bias? boolean whether a bias is added; default false
+---@field bias? boolean whether a bias is added; of moe to the scores that experts are chosen by; default false
 ---@field tied? string the parameter that is used as weight, by its whole name or by that in the open block: `"wte.weight"`; it may be used any number of times; default a weight of its own
 ---@field init? mpt.init initial weight: `{ normal = 0.02 }`, `{ uniform = 0.5 }`, `"zeros"` or `"ones"`; default normal 0.02, of norms ones, of conv1d uniform within 1/sqrt(kernel)
 ---@field bias_init? mpt.init initial bias, as `init`; default zeros, of conv1d uniform within 1/sqrt(kernel)
@@ -309,18 +309,18 @@
 ---@field [integer] string|mpt.tensor
 ---@field init? mpt.init initial weight: `{ normal = 0.02 }`, `{ uniform = 0.5 }`, `"zeros"` or `"ones"`; default normal 0.02, of norms ones, of conv1d uniform within 1/sqrt(kernel)
 ---@field eps? number added under the root; default 1e-5
----@field groups? integer slices normalized each by itself, or heads that share B and C; default 1; required by ssm_scan
+---@field groups? integer slices normalized each by itself, heads that share B and C, or groups of experts; default 1; required by ssm_scan
 
 ---@class mpt.nn_attention_fields
 ---@field [integer] string|mpt.tensor
----@field scale? number factor on the products of queries and keys; default 1/sqrt(head_dim)
+---@field scale? number factor on the products of queries and keys, default 1/sqrt(head_dim); of moe on the weights of experts, default 1
 ---@field heads? integer how many heads; required, but rope takes head_dim instead too
 ---@field kv_heads? integer heads of keys and values, a divisor of heads; default as many as heads
 ---@field head_dim? integer width of a head; default the input's width over heads; required by ssm_scan
 
 ---@class mpt.nn_conv1d_fields
 ---@field [integer] string|mpt.tensor
----@field bias? boolean whether a bias is added; default false
+---@field bias? boolean whether a bias is added; of moe to the scores that experts are chosen by; default false
 ---@field init? mpt.init initial weight: `{ normal = 0.02 }`, `{ uniform = 0.5 }`, `"zeros"` or `"ones"`; default normal 0.02, of norms ones, of conv1d uniform within 1/sqrt(kernel)
 ---@field bias_init? mpt.init initial bias, as `init`; default zeros, of conv1d uniform within 1/sqrt(kernel)
 ---@field kernel? integer tokens that one output sees; required
@@ -329,7 +329,7 @@
 ---@field [integer] string|mpt.tensor
 ---@field heads? integer how many heads; required, but rope takes head_dim instead too
 ---@field head_dim? integer width of a head; default the input's width over heads; required by ssm_scan
----@field groups? integer slices normalized each by itself, or heads that share B and C; default 1; required by ssm_scan
+---@field groups? integer slices normalized each by itself, heads that share B and C, or groups of experts; default 1; required by ssm_scan
 ---@field state? integer size of a head's state; required
 
 ---@class mpt.nn_gelu_fields
@@ -383,9 +383,26 @@
 ---@class mpt.nn_cross_entropy_fields
 ---@field [integer] mpt.tensor
 
+---@class mpt.nn_moe_fields
+---@field [integer] string|mpt.tensor
+---@field bias? boolean whether a bias is added; of moe to the scores that experts are chosen by; default false
+---@field init? mpt.init initial weight: `{ normal = 0.02 }`, `{ uniform = 0.5 }`, `"zeros"` or `"ones"`; default normal 0.02, of norms ones, of conv1d uniform within 1/sqrt(kernel)
+---@field scale? number factor on the products of queries and keys, default 1/sqrt(head_dim); of moe on the weights of experts, default 1
+---@field groups? integer slices normalized each by itself, heads that share B and C, or groups of experts; default 1; required by ssm_scan
+---@field experts? integer how many routed experts; required
+---@field top_k? integer experts that a token goes to; required
+---@field hidden? integer width inside an expert; required
+---@field activation? "relu2"|"swiglu" `"relu2"`: down_proj(relu2(up_proj x)); `"swiglu"`: down_proj(silu(gate_proj x) * up_proj x); default relu2
+---@field score? "sigmoid"|"softmax" what weighs experts: `"sigmoid"` or `"softmax"` of the router's logits; default sigmoid
+---@field normalize? boolean whether the weights of a token's experts sum up to 1, before scale; default false
+---@field top_groups? integer groups that a token may choose from, the best by the sum of their two best scores; default all
+---@field balance? number how far the bias moves after each applied step, up where an expert got fewer tokens than the mean; needs bias = true; default 0
+---@field align? integer the rows of an expert fill a multiple of this, so that blocks and rotations along tokens stay inside an expert; default 32
+---@field down_init? mpt.init initial weight of down_proj, as `init`; default init
+
 ---Draws the forward pass, one operation a word.
 ---@class mpt.nn
----@field linear fun(fields: mpt.nn_linear_fields): mpt.tensor y = x w^T + b: x, w, [bias], [x factor], [w factor] -> y
+---@field linear fun(fields: mpt.nn_linear_fields): mpt.tensor y = x w^T + b: x, w, [bias], [x factor], [w factor], [offsets of experts] -> y
 ---@field embedding fun(fields: mpt.nn_embedding_fields): mpt.tensor rows of a table: ids, table -> x
 ---@field rmsnorm fun(fields: mpt.nn_rmsnorm_fields): mpt.tensor x, weight -> y
 ---@field layernorm fun(fields: mpt.nn_layernorm_fields): mpt.tensor x, weight, [bias] -> y
@@ -407,6 +424,7 @@
 ---@field split fun(fields: mpt.nn_split_fields|mpt.tensor, ...: mpt.tensor): mpt.tensor ... columns into parts
 ---@field concat fun(fields: mpt.nn_concat_fields|mpt.tensor, ...: mpt.tensor): mpt.tensor parts into columns
 ---@field cross_entropy fun(fields: mpt.nn_cross_entropy_fields|mpt.tensor, ...: mpt.tensor) mean over targets: logits, targets -> loss
+---@field moe fun(fields: mpt.nn_moe_fields): mpt.tensor mixture of experts, without a shared one: x -> y
 ---@field tokens fun(): mpt.tensor the batch's token ids
 ---@field positions fun(): mpt.tensor the position of each token
 ---@field vocab fun(): integer how many words the data has
