@@ -35,7 +35,8 @@ typedef struct mpt_run_env {
     float lr;
     float bias_correction1, bias_correction2; /* 1 - beta^t, of applied steps */
     int n_threads;
-    bool evaluating; /* nothing that outlives the step is written: no amax enters a history */
+    bool evaluating; /* nothing that outlives the step is written: no amax enters a history; and
+                        nothing is dropped */
     /* One for each of the graph's operands, added to; NULL: nothing is counted. */
     struct mpt_quantize_counts *counts;
 } mpt_run_env;

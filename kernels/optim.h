@@ -34,6 +34,7 @@ static inline double mpt_norm_piece(const float *g, int64_t n, float unscale) {
     double lane[MPT_NORM_LANES] = {0}, sum = 0;
     int64_t i = 0;
     for (; i + MPT_NORM_LANES <= n; i += MPT_NORM_LANES)
+#pragma omp simd
         for (int k = 0; k < MPT_NORM_LANES; k++) {
             float x = g[i + k] * unscale;
             lane[k] += (double)x * (double)x;
@@ -70,13 +71,15 @@ static inline mpt_adamw mpt_adamw_of(const mpt_attrs *a, const mpt_run_env *env,
 
 static inline void mpt_adamw_piece(const mpt_adamw *s, int64_t n, float *w, const float *grad,
                                    float *m, float *v) {
+    const mpt_adamw k = *s;
+#pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        float g = grad[i] * s->factor;
-        float kept = w[i] * s->keep;
-        m[i] = m[i] + s->one_minus_beta1 * (g - m[i]);
-        v[i] = v[i] * s->beta2 + s->one_minus_beta2 * g * g;
-        float root = sqrtf(v[i]) / s->root_bias2 + s->eps;
-        w[i] = kept + s->minus_step * m[i] / root;
+        float g = grad[i] * k.factor;
+        float kept = w[i] * k.keep;
+        m[i] = m[i] + k.one_minus_beta1 * (g - m[i]);
+        v[i] = v[i] * k.beta2 + k.one_minus_beta2 * g * g;
+        float root = sqrtf(v[i]) / k.root_bias2 + k.eps;
+        w[i] = kept + k.minus_step * m[i] / root;
     }
 }
 

@@ -68,6 +68,18 @@ local function graph(nn, size)
   end
 end
 
+-- What the fields of a config.json mean where they are left out, and the kinds of rope that are
+-- none: nn.rope would only tell when the model is drawn.
+local function config(fields, of_file)
+  local scaling = fields.rope_parameters or fields.rope_scaling
+  local kind = type(scaling) == "table" and (scaling.rope_type or scaling.type) or "default"
+  if of_file and kind ~= "default" and kind ~= "linear" and kind ~= "llama3" then
+    return "rope_type: cannot be \"" .. tostring(kind)
+      .. "\"; llama computes with \"default\", \"linear\" or \"llama3\" only"
+  end
+  fields.num_key_value_heads = fields.num_key_value_heads or fields.num_attention_heads
+end
+
 -- Without a vocab_size the model takes the vocabulary of its data.
 return model {
   name = "llama",
@@ -97,5 +109,7 @@ return model {
       attention_bias = false, mlp_bias = false, initializer_range = 0.02,
     },
   },
+  only = { hidden_act = "silu", attention_dropout = 0, pretraining_tp = 1 },
+  config = config,
   graph = graph,
 }

@@ -103,6 +103,8 @@ mpt_program_info mpt_program_get_info(const mpt_program *program) {
                              .micro_batch = train->micro_batch,
                              .sequence = train->sequence,
                              .vocab = graph->vocab,
+                             .n_ids = mpt_graph_n_ids(graph),
+                             .n_logits = mpt_graph_n_logits(graph),
                              .floor = mpt_data_entropy(program->data),
                              .unigram = mpt_data_unigram_entropy(program->data),
                              .data = mpt_data_describe(program->data),

@@ -73,13 +73,16 @@ static mpt_status draw(mpt_recipe *recipe, const mpt_drawing *drawing, mpt_graph
     return check_names(graph);
 }
 
-mpt_status mpt_pipeline_draw(mpt_recipe *recipe, const mpt_drawing *drawing, mpt_graph **out) {
+mpt_status mpt_pipeline_draw(mpt_recipe *recipe, const mpt_drawing *drawing, bool own_tokens,
+                             mpt_graph **out) {
     mpt_graph *graph;
     *out = NULL;
     if (!recipe->source.build)
         return MPT_FAIL(recipe->ctx, MPT_INVALID, recipe->where, "the recipe has no model");
     MPT_TRY(mpt_graph_create(recipe->ctx, drawing->batch, drawing->sequence, drawing->vocab,
                              &graph));
+    graph->vocab_unstated = drawing->vocab_unstated;
+    graph->own_tokens = own_tokens;
     mpt_status status = draw(recipe, drawing, graph);
     if (status != MPT_OK) {
         mpt_graph_destroy(graph);
@@ -109,9 +112,10 @@ static int64_t count_parameters(const mpt_graph *graph) {
  * as a proxy does. */
 static mpt_status widen_micro_batch(const compiling *c, mpt_train *train) {
     static const int64_t small = 100 * 1000 * 1000;
-    mpt_drawing drawing = {false, 1, train->sequence, mpt_data_vocab(c->data)};
+    mpt_drawing drawing = {false, 1, train->sequence, mpt_data_vocab(c->data),
+                           !mpt_data_states_vocab(c->data)};
     mpt_graph *graph;
-    MPT_TRY(mpt_pipeline_draw(c->recipe, &drawing, &graph));
+    MPT_TRY(mpt_pipeline_draw(c->recipe, &drawing, c->options.own_tokens, &graph));
     if (count_parameters(graph) < small)
         train->micro_batch = train->batch;
     mpt_graph_destroy(graph);
@@ -121,7 +125,8 @@ static mpt_status widen_micro_batch(const compiling *c, mpt_train *train) {
 static mpt_status settle_train(const compiling *c, mpt_program *program) {
     const mpt_recipe *recipe = c->recipe;
     program->train = mpt_recipe_train(recipe, program->proxy);
-    MPT_TRY(mpt_data_check(c->data, program->train.sequence));
+    if (!c->options.own_tokens)
+        MPT_TRY(mpt_data_settle(c->data, &program->train));
     if (program->proxy || recipe->proxy.present || recipe->train.micro_batch > 0)
         return MPT_OK;
     return widen_micro_batch(c, &program->train);
@@ -198,15 +203,26 @@ static mpt_status make_eval(const compiling *c, mpt_program *program, int phase,
     return mpt_graph_prune(graph);
 }
 
+/* Whether the data can hold every id of the model. The graph is given up where they do not. */
+static mpt_status check_vocab(const compiling *c, mpt_graph *graph) {
+    int64_t logits = graph->values[graph->logits].dims[1];
+    mpt_status status = mpt_data_check_model(c->data, logits);
+    if (status != MPT_OK)
+        mpt_graph_destroy(graph);
+    return status;
+}
+
 /* Compiles a phase, or its evaluation, into the place that is next in the program's list. */
 static mpt_status compile_phase(const compiling *c, mpt_program *program, int phase,
                                 bool evaluation) {
     const mpt_train *train = &program->train;
     mpt_drawing drawing = {program->proxy, train->micro_batch, train->sequence,
-                           mpt_data_vocab(c->data)};
+                           mpt_data_vocab(c->data), !mpt_data_states_vocab(c->data)};
     mpt_graph *graph;
     mpt_policy *policies;
-    MPT_TRY(mpt_pipeline_draw(c->recipe, &drawing, &graph));
+    MPT_TRY(mpt_pipeline_draw(c->recipe, &drawing, c->options.own_tokens, &graph));
+    if (!c->options.own_tokens)
+        MPT_TRY(check_vocab(c, graph));
     mpt_status status = evaluation ? make_eval(c, program, phase, graph, &policies)
                                    : make_precise(c, program, phase, graph, &policies);
     if (status != MPT_OK) {
@@ -229,12 +245,12 @@ mpt_status mpt_pipeline_recompile(const mpt_program *program, int phase, int eve
     compiling c = {.ctx = program->ctx, .n_threads = program->n_threads};
     mpt_train train = program->train;
     mpt_drawing drawing = {program->proxy, train.micro_batch, train.sequence,
-                           like->graph->vocab};
+                           like->graph->vocab, false};
     mpt_graph *graph;
     *out = NULL;
     c.backend = like->backend;
     train.recompute.every = every;
-    MPT_TRY(mpt_pipeline_draw(program->recipe, &drawing, &graph));
+    MPT_TRY(mpt_pipeline_draw(program->recipe, &drawing, like->graph->own_tokens, &graph));
     mpt_precision_options options = options_of(program->recipe, like->policies);
     mpt_status status = grow_precise(&train, &options, graph);
     if (status != MPT_OK) {

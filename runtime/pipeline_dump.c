@@ -11,8 +11,9 @@
 
 static mpt_status redraw(const mpt_program *program, mpt_graph **out) {
     mpt_drawing drawing = {program->proxy, program->train.micro_batch, program->train.sequence,
-                           mpt_data_vocab(program->data)};
-    return mpt_pipeline_draw(program->recipe, &drawing, out);
+                           mpt_data_vocab(program->data), false};
+    return mpt_pipeline_draw(program->recipe, &drawing, program->phases[0]->graph->own_tokens,
+                             out);
 }
 
 mpt_status mpt_dump_load(const mpt_program *program, mpt_str *out) {

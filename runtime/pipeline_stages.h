@@ -9,10 +9,13 @@
 typedef struct mpt_drawing {
     bool proxy;
     int64_t batch, sequence, vocab;
+    bool vocab_unstated; /* of graph.h */
 } mpt_drawing;
 
-/* Stage 1, second half: lets the recipe's model draw its forward graph, and checks it. */
-mpt_status mpt_pipeline_draw(mpt_recipe *recipe, const mpt_drawing *drawing, mpt_graph **out);
+/* Stage 1, second half: lets the recipe's model draw its forward graph, and checks it.
+ * With own_tokens the host gives all tokens. */
+mpt_status mpt_pipeline_draw(mpt_recipe *recipe, const mpt_drawing *drawing, bool own_tokens,
+                             mpt_graph **out);
 
 /* Stage 4: backward pass and the optimizer's tail. */
 mpt_status mpt_pipeline_grow(mpt_graph *graph, const mpt_train *train);

@@ -119,13 +119,17 @@ static inline mpt_tensor op_tensor_load(const op_tensor *t, bool wide) {
 
 static inline void op_tensor_store(op_tensor *t, mpt_tensor *from, bool wide) {
     for (int64_t i = 0; from->data && i < op_elements(t); i++)
-        t->data[i] = wide ? ((double *)from->data)[i] : (double)((float *)from->data)[i];
+        t->data[i] = t->kind == OP_IDS ? (double)((int32_t *)from->data)[i]
+                     : wide            ? ((double *)from->data)[i]
+                                       : (double)((float *)from->data)[i];
 }
 
 static inline void op_outputs_reset(op_case *c) {
     for (int o = 0; o < c->n_out; o++)
         for (int64_t i = 0; c->out[o].data && i < op_elements(&c->out[o]); i++)
-            c->out[o].data[i] = c->out[o].kind == OP_SUM ? op_sum_start : NAN;
+            c->out[o].data[i] = c->out[o].kind == OP_SUM   ? op_sum_start
+                                : c->out[o].kind == OP_IDS ? -7777
+                                                           : NAN;
 }
 
 /* The value table that scratch() may ask for shapes: inputs first, then outputs. */

@@ -190,6 +190,118 @@ static inline void set_concat(op_case *c, const op_sizes *s) {
     op_out(c, OP_REAL, tokens, s->in + 1 + s->out);
 }
 
+/* ---- experts: five, of which some get no token ---- */
+
+enum { OP_EXPERTS = 5, OP_TOP_K = 2, OP_ALIGN = 4 };
+
+static inline int64_t op_expert_rows(int64_t tokens) {
+    return (tokens * OP_TOP_K + OP_EXPERTS * (OP_ALIGN - 1)) / OP_ALIGN * OP_ALIGN;
+}
+
+static inline void set_experts_attrs(op_case *c) {
+    c->attrs.experts = OP_EXPERTS;
+    c->attrs.top_k = OP_TOP_K;
+    c->attrs.align = OP_ALIGN;
+    c->attrs.groups = c->attrs.top_groups = 1;
+    c->attrs.scale = 1.5f;
+}
+
+static inline void set_linear_experts(op_case *c, const op_sizes *s) {
+    int64_t rows = op_expert_rows(s->batch * s->sequence);
+    set_experts_attrs(c);
+    c->attrs.alpha = 0.75f;
+    op_in(c, OP_REAL, rows, s->in, -1, 1);
+    op_in(c, OP_REAL, OP_EXPERTS * s->out, s->in, -1, 1);
+    op_in(c, OP_ABSENT, 1, 0, 0, 0);
+    op_in(c, OP_CONSTANT, 1, 0, 0.5, 2);
+    op_in(c, OP_CONSTANT, 1, 0, 0.5, 2);
+    op_in(c, OP_IDS, OP_EXPERTS + 1, 0, 0, 0);
+    op_out(c, OP_REAL, rows, s->out);
+}
+
+static inline void set_moe_route(op_case *c, const op_sizes *s) {
+    int64_t tokens = s->batch * s->sequence;
+    set_experts_attrs(c);
+    c->attrs.normalize = true;
+    op_in(c, OP_REAL, tokens, OP_EXPERTS, -3, 3);
+    op_in(c, OP_CONSTANT, OP_EXPERTS, 0, -0.1, 0.1);
+    op_out(c, OP_REAL, tokens, OP_TOP_K);
+    op_out(c, OP_IDS, tokens * OP_TOP_K, 0);
+    op_out(c, OP_IDS, tokens * OP_TOP_K, 0);
+    op_out(c, OP_IDS, op_expert_rows(tokens), 0);
+    op_out(c, OP_IDS, OP_EXPERTS + 1, 0);
+    op_out(c, OP_SUM, OP_EXPERTS, 0);
+}
+
+static inline void set_moe_route_softmax(op_case *c, const op_sizes *s) {
+    set_moe_route(c, s);
+    c->attrs.by_softmax = true;
+}
+
+static inline void set_moe_route_bare(op_case *c, const op_sizes *s) {
+    set_moe_route_softmax(c, s);
+    c->attrs.normalize = false;
+}
+
+/* Five groups of one expert, three of which a token may choose from. */
+static inline void set_moe_route_groups(op_case *c, const op_sizes *s) {
+    set_moe_route(c, s);
+    c->attrs.groups = OP_EXPERTS;
+    c->attrs.top_groups = 3;
+}
+
+static inline void set_moe_dispatch(op_case *c, const op_sizes *s) {
+    int64_t tokens = s->batch * s->sequence;
+    set_experts_attrs(c);
+    op_in(c, OP_REAL, tokens, s->in, -2, 2);
+    op_in(c, OP_IDS, op_expert_rows(tokens), 0, 0, 0);
+    op_in(c, OP_IDS, tokens * OP_TOP_K, 0, 0, 0);
+    op_out(c, OP_REAL, op_expert_rows(tokens), s->in);
+}
+
+static inline void set_moe_combine(op_case *c, const op_sizes *s) {
+    int64_t tokens = s->batch * s->sequence;
+    set_experts_attrs(c);
+    op_in(c, OP_REAL, op_expert_rows(tokens), s->in, -2, 2);
+    op_in(c, OP_REAL, tokens, OP_TOP_K, 0, 1);
+    op_in(c, OP_IDS, tokens * OP_TOP_K, 0, 0, 0);
+    op_in(c, OP_IDS, op_expert_rows(tokens), 0, 0, 0);
+    op_out(c, OP_REAL, tokens, s->in);
+}
+
+/* Experts 3 and 4 have no rows, and one group of rows is nobody's. */
+static inline void op_fill_offsets(op_case *c) {
+    int64_t groups = c->in[0].dims[0] / OP_ALIGN - 1;
+    for (int e = 0; e <= OP_EXPERTS; e++)
+        c->in[5].data[e] = (double)(groups * (e < 3 ? e : 3) / 3 * OP_ALIGN);
+}
+
+/* Choice i of the tokens lies in row 5 i modulo the rows, which are a multiple of 4: so rows of
+ * padding lie between those that hold one. */
+static inline void op_fill_rows(op_case *c, int rows, int tokens) {
+    int64_t n_rows = op_elements(&c->in[tokens]), n = op_elements(&c->in[rows]);
+    for (int64_t r = 0; r < n_rows; r++)
+        c->in[tokens].data[r] = -1;
+    for (int64_t i = 0, r = 0; i < n; i++, r = (r + 5) % n_rows) {
+        while (c->in[tokens].data[r] >= 0)
+            r = (r + 1) % n_rows;
+        c->in[rows].data[i] = (double)r;
+        c->in[tokens].data[r] = (double)i;
+    }
+}
+
+/* What says where rows are is no random number. */
+static inline void op_fill_places(op_case *c) {
+    if (c->op == MPT_OP_linear && c->n_in > 5)
+        op_fill_offsets(c);
+    if (c->op == MPT_OP_moe_route)
+        c->in[1].data[3] = -10; /* nobody chooses expert 3 */
+    if (c->op == MPT_OP_moe_dispatch)
+        op_fill_rows(c, 2, 1);
+    if (c->op == MPT_OP_moe_combine)
+        op_fill_rows(c, 2, 3);
+}
+
 /* Targets reach from -1 (ignored) to the last word. */
 static inline void set_cross_entropy(op_case *c, const op_sizes *s) {
     op_in(c, OP_REAL, s->batch * s->sequence, s->out, -3, 3);
@@ -204,6 +316,11 @@ static const op_row op_rows[] = {
      {{MPT_OP_linear_dgrad, "d0 i1 - i3 i4", "0", ""},
       {MPT_OP_linear_wgrad, "d0 i0 - i3 i4", "1", "1"},
       {MPT_OP_bias_grad, "d0", "2", "2"}},
+     1},
+    {MPT_OP_linear,
+     set_linear_experts,
+     {{MPT_OP_linear_dgrad, "d0 i1 - i3 i4 i5", "0", ""},
+      {MPT_OP_linear_wgrad, "d0 i0 - i3 i4 i5", "1", "1"}},
      1},
     {MPT_OP_add, set_binary, {{MPT_OP_COUNT, "d0", "0", ""}, {MPT_OP_COUNT, "d0", "1", ""}}, 1},
     {MPT_OP_mul,
@@ -239,6 +356,18 @@ static const op_row op_rows[] = {
      1},
     {MPT_OP_split, set_split, {{MPT_OP_concat, "d0 d1 d2", "0", ""}}, 3},
     {MPT_OP_concat, set_concat, {{MPT_OP_split, "d0", "0 1 2", ""}}, 1},
+    {MPT_OP_moe_route, set_moe_route, {{MPT_OP_moe_route_grad, "i0 o1 d0", "0", ""}}, 1},
+    {MPT_OP_moe_route,
+     set_moe_route_softmax,
+     {{MPT_OP_moe_route_grad, "i0 o1 d0", "0", ""}},
+     1},
+    {MPT_OP_moe_route, set_moe_route_bare, {{MPT_OP_moe_route_grad, "i0 o1 d0", "0", ""}}, 1},
+    {MPT_OP_moe_route, set_moe_route_groups, {{MPT_OP_moe_route_grad, "i0 o1 d0", "0", ""}}, 1},
+    {MPT_OP_moe_dispatch, set_moe_dispatch, {{MPT_OP_moe_dispatch_grad, "d0 i2", "0", ""}}, 1},
+    {MPT_OP_moe_combine,
+     set_moe_combine,
+     {{MPT_OP_moe_combine_grad, "i0 i1 i2 i3 d0", "0 1", ""}},
+     1},
     {MPT_OP_cross_entropy,
      set_cross_entropy,
      {{MPT_OP_cross_entropy_grad, "i0 i1", "0", ""}},
@@ -252,6 +381,7 @@ static inline op_case op_forward(const op_row *row, const op_sizes *sizes, uint6
     c.attrs.sequence = sizes->sequence;
     row->set(&c, sizes);
     op_fill(&c, seed);
+    op_fill_places(&c);
     if (row->op == MPT_OP_cross_entropy) {
         int64_t n = 0;
         for (int64_t t = 0; t < op_elements(&c.in[1]); t++)

@@ -16,6 +16,7 @@
 #include "kernels/ref/ref_embedding.c"
 #include "kernels/ref/ref_gated_rmsnorm.c"
 #include "kernels/ref/ref_linear.c"
+#include "kernels/ref/ref_moe.c"
 #include "kernels/ref/ref_norm.c"
 #include "kernels/ref/ref_rope.c"
 #include "kernels/ref/ref_softmax.c"

@@ -21,6 +21,8 @@ typedef struct rig {
     int64_t starts[RIG_PHASES];
     bool applied[RIG_PHASES];
     mpt_trainer *trainer;
+    const char *const *inject; /* faults for the trainer, lent */
+    int n_inject;
     char *lines; /* all metrics */
     size_t n_lines_bytes;
 } rig;
@@ -204,6 +206,8 @@ static inline mpt_status rig_create_trainer(rig *r) {
     mpt_trainer_options options = MPT_TRAINER_OPTIONS_INIT;
     options.metrics = rig_write;
     options.metrics_ud = r;
+    options.inject = r->inject;
+    options.n_inject = r->n_inject;
     return mpt_trainer_create(&r->program, &options, &r->trainer);
 }
 

@@ -72,22 +72,30 @@ static inline void zoo_shrink_rules(mpt_rule *rules, int *n) {
     *n = kept;
 }
 
-/* The recipe over two narrow blocks: of GPT-2, or of the hybrid a Mamba-2 and an attention
- * block. Four steps of two micro-batches. */
+/* The recipe over two narrow blocks: of GPT-2, of a mixture of experts a dense and a
+ * mixed one, or of the hybrid a Mamba-2 and an attention block. Four steps of two
+ * micro-batches. */
 static inline mpt_recipe *zoo_load_small(mpt_ctx *ctx, const char *name) {
     static const char format[] =
         "local name = '%s'\n"
         "local small = name:sub(1, 4) == 'gpt2'\n"
         "  and require 'models.gpt2' { n_layer = 2, n_embd = 32, n_head = 2, n_positions = 16 "
         "}\n"
-        "  or require 'models.nemotron_h' { pattern = 'M*', hidden_size = 32,\n"
-        "    intermediate_size = 64, heads = 2, kv_heads = 1, head_dim = 16, mamba_heads = 4,\n"
-        "    mamba_head_dim = 16, state = 16, groups = 2, conv_kernel = 4 }\n"
+        "  or name == 'deepseek_v3' and require 'models.deepseek_moe' { num_hidden_layers = "
+        "2,\n"
+        "    hidden_size = 128, intermediate_size = 128, num_attention_heads = 2,\n"
+        "    num_key_value_heads = 1, n_routed_experts = 3, num_experts_per_tok = 2,\n"
+        "    moe_intermediate_size = 128 }\n"
+        "  or require 'models.nemotron_h' { hybrid_override_pattern = 'M*',\n"
+        "    hidden_size = 32, intermediate_size = 64, num_attention_heads = 2,\n"
+        "    num_key_value_heads = 1, head_dim = 16, mamba_num_heads = 4, mamba_head_dim = "
+        "16,\n"
+        "    ssm_state_size = 16, n_groups = 2, conv_kernel = 4 }\n"
         "return derive(require('recipes.' .. name), { model = small, proxy = small,\n"
         "  train = { steps = 4, batch = 2, micro_batch = 1, sequence = 16,\n"
         "    lr = constant { peak = 1e-3, warmup = 1 },\n"
         "    proxy = replace { steps = 4, batch = 2, sequence = 16 } } })\n";
-    char text[1024];
+    char text[2048];
     mpt_recipe *recipe = NULL;
     int length = snprintf(text, sizeof text, format, name);
     assert_mpt_ok(

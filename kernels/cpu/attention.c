@@ -56,23 +56,39 @@ static void tile_scores(const head *h, const tile *t, float *score) {
                                .ldc = TILE});
 }
 
+/* How many keys of a tile query i of it may see; the others are above the diagonal. */
+MPT_ALWAYS_INLINE int64_t tile_seen(const tile *t, int64_t i) {
+    return t->diagonal ? i + 1 : t->n_k;
+}
+
+/* x[i] *= factor. */
+MPT_ALWAYS_INLINE void scale_row(float *x, int64_t n, float factor) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        x[i] *= factor;
+}
+
+/* What a query must not see: `with`, from there to the end of the tile's row. Rows are computed
+ * whole, because loops of a fixed length have no remainder. */
+MPT_ALWAYS_INLINE void fill_unseen(float *row, int64_t seen, float with) {
+    for (int64_t j = seen; j < TILE; j++)
+        row[j] = with;
+}
+
 /* Scores to exponentials over the running maximum; older output is scaled down to it. */
 MPT_CLONES static void tile_softmax(const head *h, const tile *t, tile_room *room) {
     for (int64_t i = 0; i < t->n_q; i++) {
         float *s = room->score + i * TILE, sum = 0;
-        float *y = h->y + (t->first_q + i) * h->q_stride;
-        int64_t n = t->diagonal ? i + 1 : t->n_k;
-        float most = mpt_largest(s, n, room->most[i]);
+        fill_unseen(s, tile_seen(t, i), -INFINITY);
+        float most = mpt_largest(s, TILE, room->most[i]);
 #pragma omp simd reduction(+ : sum)
-        for (int64_t j = 0; j < n; j++) {
-            s[j] = mpt_expf(s[j] - most);
+        for (int64_t j = 0; j < TILE; j++) {
+            s[j] = mpt_expf(s[j] - most); /* 0 of -inf */
             sum += s[j];
         }
-        for (int64_t j = n; j < t->n_k; j++)
-            s[j] = 0;
         float shrink = mpt_expf(room->most[i] - most);
-        for (int64_t c = 0; t->first_k > 0 && c < h->dim; c++)
-            y[c] *= shrink;
+        if (t->first_k > 0 && shrink != 1.0f)
+            scale_row(h->y + (t->first_q + i) * h->q_stride, h->dim, shrink);
         room->most[i] = most;
         room->sum[i] = room->sum[i] * shrink + sum;
     }
@@ -113,7 +129,7 @@ static void tile_output(const head *h, const tile *t, const float *score) {
                                .ldc = h->q_stride});
 }
 
-static void attend_tile(const head *h, int64_t q, tile_room *room) {
+MPT_CLONES static void attend_tile(const head *h, int64_t q, tile_room *room) {
     tile t = tile_at(h->sequence, q, 0);
     tile_largest(h, q, room);
     for (int64_t i = 0; i < t.n_q; i++)
@@ -127,8 +143,7 @@ static void attend_tile(const head *h, int64_t q, tile_room *room) {
     }
     for (int64_t i = 0; i < t.n_q; i++) {
         float *y = h->y + (t.first_q + i) * h->q_stride, scale = 1.0f / room->sum[i];
-        for (int64_t c = 0; c < h->dim; c++)
-            y[c] *= scale;
+        scale_row(y, h->dim, scale);
         h->y_lse[(t.first_q + i) * h->n_heads] = room->most[i] + logf(room->sum[i]);
     }
 }
@@ -202,14 +217,16 @@ MPT_CLONES static void tile_probabilities(const head *h, const tile *t, tile_roo
         float *s = room->score + i * TILE, *g = room->grad + i * TILE;
         float lse = h->lse[(t->first_q + i) * h->n_heads], delta = room->delta[i];
         float scale = h->scale;
-        int64_t n = t->diagonal ? i + 1 : t->n_k;
+        int64_t n = tile_seen(t, i);
+        fill_unseen(s, n, 0);
+        fill_unseen(g, n, 0);
 #pragma omp simd
-        for (int64_t j = 0; j < n; j++) {
+        for (int64_t j = 0; j < TILE; j++) {
             s[j] = mpt_expf(s[j] - lse);
             g[j] = scale * s[j] * (g[j] - delta);
         }
-        for (int64_t j = n; j < t->n_k; j++)
-            s[j] = g[j] = 0;
+        fill_unseen(s, n, 0);
+        fill_unseen(g, n, 0);
     }
 }
 
@@ -221,7 +238,7 @@ MPT_CLONES static void tile_rounded_probabilities(const head *h, const tile *t,
         float *s = room->score + i * TILE, *g = room->grad + i * TILE;
         float lse = h->lse[(t->first_q + i) * h->n_heads], delta = room->delta[i];
         float scale = h->scale, most = room->most[i];
-        int64_t n = t->diagonal ? i + 1 : t->n_k;
+        int64_t n = tile_seen(t, i);
 #pragma omp simd
         for (int64_t j = 0; j < n; j++) {
             g[j] = scale * mpt_expf(s[j] - lse) * (g[j] - delta);

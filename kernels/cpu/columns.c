@@ -8,6 +8,22 @@ MPT_CLONES static void add_row(const float *x, float *sum, int64_t n) {
         sum[i] += x[i];
 }
 
+/* sum += all n_rows rows, four at a time, so that the sums are read and written less often. */
+MPT_CLONES static void add_rows(const float *x, int64_t n_rows, float *sum, int64_t n) {
+    int64_t t = 0;
+    for (; t + 4 <= n_rows; t += 4, x += 4 * n) {
+        const float *b = x + n, *c = b + n, *d = c + n;
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            sum[i] += (x[i] + b[i]) + (c[i] + d[i]);
+    }
+    for (; t < n_rows; t++, x += n) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            sum[i] += x[i];
+    }
+}
+
 void mpt_cpu_fold(const float *partial, int64_t stride, int64_t n, float *out) {
     for (int p = 0; p < MPT_CPU_PIECES; p++)
         add_row(partial + p * stride, out, n);
@@ -57,8 +73,7 @@ void mpt_cpu_bias_grad(const mpt_kernel_args *args) {
     for (int p = 0; p < MPT_CPU_PIECES; p++) {
         mpt_piece rows = mpt_cpu_piece(n_rows, MPT_CPU_PIECES, p);
         memset(partial + p * stride, 0, mpt_cpu_floats(n));
-        for (int64_t t = rows.first; t < rows.end; t++)
-            add_row(dy + t * n, partial + p * stride, n);
+        add_rows(dy + rows.first * n, rows.end - rows.first, partial + p * stride, n);
     }
     mpt_cpu_fold(partial, stride, n, args->out[0].data);
 }

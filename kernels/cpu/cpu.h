@@ -133,6 +133,11 @@ MPT_CPU_SCRATCH(conv1d_grad)
 /* embed.c */
 MPT_CPU_KERNEL(embedding)
 MPT_CPU_KERNEL(embedding_grad)
+/* moe.c */
+MPT_CPU_KERNEL(moe_dispatch)
+MPT_CPU_KERNEL(moe_dispatch_grad)
+MPT_CPU_KERNEL(moe_combine)
+MPT_CPU_KERNEL(moe_combine_grad)
 /* loss.c */
 MPT_CPU_KERNEL(cross_entropy)
 MPT_CPU_SCRATCH(cross_entropy)

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "kernels/cpu/vector.h"
 #include "kernels/optim.h"
 #include "kernels/quantize.h"
 
@@ -34,6 +35,16 @@ size_t mpt_cpu_grad_norm_scratch(const mpt_graph *graph, const mpt_node *node, i
     return (size_t)mpt_piece_count(n) * sizeof(double);
 }
 
+/* The shared arithmetic in wider vectors: the same bits, since nothing is contracted. */
+MPT_CLONES static double norm_piece(const float *g, int64_t n, float unscale) {
+    return mpt_norm_piece(g, n, unscale);
+}
+
+MPT_CLONES static void adamw_piece(const mpt_adamw *s, int64_t n, float *w, const float *g,
+                                   float *m, float *v) {
+    mpt_adamw_piece(s, n, w, g, m, v);
+}
+
 void mpt_cpu_grad_norm(const mpt_kernel_args *args) {
     const float *g = args->in[0].data;
     float *rows = args->out[0].data, unscale = args->env->grad_unscale;
@@ -41,7 +52,7 @@ void mpt_cpu_grad_norm(const mpt_kernel_args *args) {
     double *part = args->scratch, sum = 0;
 #pragma omp parallel for schedule(static) num_threads(args->env->n_threads) if (pieces > 1)
     for (int64_t p = 0; p < pieces; p++)
-        part[p] = mpt_norm_piece(g + p * MPT_PIECE, mpt_piece_length(n, p), unscale);
+        part[p] = norm_piece(g + p * MPT_PIECE, mpt_piece_length(n, p), unscale);
     for (int64_t p = 0; p < pieces; p++)
         sum += part[p];
     mpt_norm_row(rows + 2 * args->node->attrs.row_index, sum);
@@ -58,7 +69,7 @@ void mpt_cpu_adamw(const mpt_kernel_args *args) {
 #pragma omp parallel for schedule(static) num_threads(args->env->n_threads) if (pieces > 1)
     for (int64_t p = 0; p < pieces; p++) {
         int64_t at = p * MPT_PIECE, length = mpt_piece_length(n, p);
-        mpt_adamw_piece(&s, length, w + at, g + at, m + at, v + at);
+        adamw_piece(&s, length, w + at, g + at, m + at, v + at);
         keep(&args->out[0], at, length);
         keep(&args->in[2], at, length);
         keep(&args->in[3], at, length);

@@ -9,7 +9,8 @@
 
 enum {
     SMALL = 16384, /* values: below it one thread is faster */
-    PANELS = 128   /* that a large matrix is cut into at least, for the threads to share */
+    PANELS = 128,  /* that a large matrix is cut into, for the threads to share */
+    STRIPS = 4     /* one below the other in a panel of high strips, where half as many do */
 };
 
 mpt_quantize_level mpt_quantize_best_level(void) {
@@ -44,8 +45,8 @@ typedef struct cut {
     bool back;                      /* the last one comes first */
 } cut;
 
-/* Row copies are read in the order of memory; a panel of a large matrix is so long that it
- * matters little that nothing fetches its first values ahead. Column copies are read by panels
+/* Row copies are read in the order of memory; a panel of a large matrix has so many strips that
+ * it matters little that nothing fetches the first one ahead. Column copies are read by panels
  * of whole lines of codes. */
 static cut cut_of(const mpt_quantize_plan *plan, bool panels) {
     cut c = {plan->rows, plan->cols, MPT_PANEL_ROWS, MPT_PANEL_COLS, 0, 0, false};
@@ -54,7 +55,9 @@ static cut cut_of(const mpt_quantize_plan *plan, bool panels) {
         values = values > SMALL ? values : SMALL;
         values = values < 8 * SMALL ? values : 8 * SMALL;
         int64_t rows = values / (plan->cols + 1) / plan->strip * plan->strip;
-        c.panel_rows = rows > plan->strip ? rows : plan->strip;
+        int64_t strips = plan->rows / (plan->strip * (PANELS / 2));
+        strips = strips < 1 ? 1 : strips > STRIPS ? STRIPS : strips;
+        c.panel_rows = rows > strips * plan->strip ? rows : strips * plan->strip;
         c.panel_cols = plan->cols ? plan->cols : 1;
     }
     c.across = (c.cols + c.panel_cols - 1) / c.panel_cols;

@@ -10,6 +10,7 @@ void mpt_ref_grad_norm(const mpt_kernel_args *args);
 void mpt_ref_clip_factor(const mpt_kernel_args *args);
 void mpt_ref_adamw(const mpt_kernel_args *args);
 void mpt_ref_sgd(const mpt_kernel_args *args);
+void mpt_ref_moe_balance(const mpt_kernel_args *args);
 void mpt_ref_scale_update(const mpt_kernel_args *args); /* ref_scale.c */
 
 #endif

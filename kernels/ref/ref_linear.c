@@ -5,7 +5,9 @@
  * for each row (the first) or column (the second) of the product. Where f is beyond the largest
  * number the sum is multiplied by one after the other, alpha first: codes that are all zero
  * then give 0 and not 0 * Inf. The operands of wgrad may have padded rows (zeros that a
- * rotation needs), both the same number. */
+ * rotation needs), both the same number. With offsets w holds the weights of several experts
+ * one below the other, and each expert's product is over its rows alone; rows behind the last
+ * are zero. */
 #include "kernels/quantize.h"
 #include "kernels/ref/real.h"
 
@@ -59,6 +61,35 @@ static mpt_real linear_scaled(const mpt_kernel_args *args, int64_t row, int64_t 
     return isfinite(f) ? f * sum : sum * alpha * first * second;
 }
 
+/* One product: the rows `first` ... `end` of the operands that have tokens, and how many rows
+ * of w stand before its weights. */
+typedef struct linear_group {
+    int64_t first, end, w_row;
+} linear_group;
+
+/* Products of a node: one, or one an expert. */
+static int64_t linear_groups(const mpt_kernel_args *args) {
+    return mpt_arg_in(args, 5) ? args->in[5].dims[0] - 1 : 1;
+}
+
+/* Product e of a node whose operands have n_rows rows and whose weights have n_out each. */
+static linear_group linear_group_of(const mpt_kernel_args *args, int64_t e, int64_t n_rows,
+                                    int64_t n_out) {
+    const int32_t *offsets = mpt_arg_in(args, 5);
+    if (!offsets)
+        return (linear_group){0, n_rows, 0};
+    return (linear_group){offsets[e], offsets[e + 1], e * n_out};
+}
+
+/* Rows that belong to no expert. */
+static void linear_clear_rest(const mpt_kernel_args *args) {
+    const int32_t *offsets = mpt_arg_in(args, 5);
+    int64_t n = mpt_tensor_cols(&args->out[0]), end = mpt_tensor_elements(&args->out[0]);
+    mpt_real *y = args->out[0].data;
+    for (int64_t i = offsets ? offsets[linear_groups(args)] * n : end; i < end; i++)
+        y[i] = 0;
+}
+
 void MPT_REF(linear)(const mpt_kernel_args *args) {
     const mpt_real *x = args->in[0].data, *w = args->in[1].data;
     const mpt_real *bias = mpt_arg_in(args, 2);
@@ -66,13 +97,18 @@ void MPT_REF(linear)(const mpt_kernel_args *args) {
     int64_t n_rows = mpt_tensor_rows(&args->out[0]), n_out = mpt_tensor_cols(&args->out[0]);
     int64_t n_in = mpt_tensor_cols(&args->in[0]);
     const mpt_gemm_sum *how = &args->node->attrs.sum;
-    for (int64_t t = 0; t < n_rows; t++) {
-        for (int64_t o = 0; o < n_out; o++) {
-            mpt_real sum = linear_dot(how, (linear_side){x + t * n_in, 1},
-                                      (linear_side){w + o * n_in, 1}, n_in);
-            y[t * n_out + o] = linear_scaled(args, t, o, sum) + (bias ? bias[o] : 0);
+    for (int64_t e = 0; e < linear_groups(args); e++) {
+        linear_group g = linear_group_of(args, e, n_rows, n_out);
+        for (int64_t t = g.first; t < g.end; t++) {
+            for (int64_t o = 0; o < n_out; o++) {
+                mpt_real sum = linear_dot(how, (linear_side){x + t * n_in, 1},
+                                          (linear_side){w + (g.w_row + o) * n_in, 1}, n_in);
+                y[t * n_out + o] =
+                    linear_scaled(args, t, g.w_row + o, sum) + (bias ? bias[o] : 0);
+            }
         }
     }
+    linear_clear_rest(args);
 }
 
 void MPT_REF(linear_dgrad)(const mpt_kernel_args *args) {
@@ -81,13 +117,17 @@ void MPT_REF(linear_dgrad)(const mpt_kernel_args *args) {
     int64_t n_rows = mpt_tensor_rows(&args->out[0]), n_in = mpt_tensor_cols(&args->out[0]);
     int64_t n_out = mpt_tensor_cols(&args->in[0]);
     const mpt_gemm_sum *how = &args->node->attrs.sum;
-    for (int64_t t = 0; t < n_rows; t++) {
-        for (int64_t i = 0; i < n_in; i++) {
-            mpt_real sum = linear_dot(how, (linear_side){dy + t * n_out, 1},
-                                      (linear_side){w + i, n_in}, n_out);
-            dx[t * n_in + i] = linear_scaled(args, t, i, sum);
+    for (int64_t e = 0; e < linear_groups(args); e++) {
+        linear_group g = linear_group_of(args, e, n_rows, n_out);
+        for (int64_t t = g.first; t < g.end; t++) {
+            for (int64_t i = 0; i < n_in; i++) {
+                mpt_real sum = linear_dot(how, (linear_side){dy + t * n_out, 1},
+                                          (linear_side){w + g.w_row * n_in + i, n_in}, n_out);
+                dx[t * n_in + i] = linear_scaled(args, t, i, sum);
+            }
         }
     }
+    linear_clear_rest(args);
 }
 
 void MPT_REF(linear_wgrad)(const mpt_kernel_args *args) {
@@ -96,11 +136,15 @@ void MPT_REF(linear_wgrad)(const mpt_kernel_args *args) {
     int64_t n_rows = mpt_tensor_rows(&args->in[0]);
     int64_t n_out = mpt_tensor_cols(&args->in[0]), n_in = mpt_tensor_cols(&args->in[1]);
     const mpt_gemm_sum *how = &args->node->attrs.sum;
-    for (int64_t o = 0; o < n_out; o++) {
-        for (int64_t i = 0; i < n_in; i++) {
-            mpt_real sum = linear_dot(how, (linear_side){dy + o, n_out},
-                                      (linear_side){x + i, n_in}, n_rows);
-            dw[o * n_in + i] += linear_scaled(args, o, i, sum);
+    for (int64_t e = 0; e < linear_groups(args); e++) {
+        linear_group g = linear_group_of(args, e, n_rows, n_out);
+        for (int64_t o = 0; o < n_out; o++) {
+            for (int64_t i = 0; i < n_in; i++) {
+                mpt_real sum =
+                    linear_dot(how, (linear_side){dy + g.first * n_out + o, n_out},
+                               (linear_side){x + g.first * n_in + i, n_in}, g.end - g.first);
+                dw[(g.w_row + o) * n_in + i] += linear_scaled(args, o, i, sum);
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
 /* The optimizer's tail: zero, grad_reduce, grad_norm, clip_factor, adamw, sgd (contract 11 of
- * the numerics).
+ * the numerics), moe_balance.
  *
  * In a step they run in this order: every gradient was summed over the micro-batches;
  * grad_reduce rounds what a rank would send; grad_norm unscales and measures each; clip_factor
@@ -81,4 +81,21 @@ void mpt_ref_sgd(const mpt_kernel_args *args) {
                   args->out[0].data, args->in[1].data, args->in[2].data);
     keep(&args->out[0]);
     keep(&args->in[2]);
+}
+
+/* Up by `rate` for experts with fewer tokens than the mean, down for those with more
+ * (DeepSeek-V3, auxiliary-loss-free). Counts are whole, so the comparison is exact. */
+void mpt_ref_moe_balance(const mpt_kernel_args *args) {
+    const float *load = args->in[1].data;
+    float *bias = args->out[0].data, rate = args->node->attrs.rate;
+    int64_t n = mpt_optim_elements(&args->out[0]);
+    double all = 0;
+    if (isnan(*(const float *)args->in[2].data))
+        return;
+    for (int64_t e = 0; e < n; e++)
+        all += (double)load[e];
+    for (int64_t e = 0; e < n; e++) {
+        double own = (double)load[e] * (double)n;
+        bias[e] += own < all ? rate : own > all ? -rate : 0.0f;
+    }
 }

@@ -213,6 +213,10 @@ static int require(lua_State *L) {
     lua_setfield(L, lua_upvalueindex(1), name);
     const mpt_lua_chunk *chunk;
     mpt_sandbox_check(L, mpt_chunk_read(box, file, path, &chunk));
+    snprintf(file, sizeof file, "%s.lua", relative);
+    if (box->recipe)
+        mpt_sandbox_check(
+            L, mpt_recipe_append_file(box->recipe, file, chunk->text, chunk->length));
     mpt_chunk_run(L, chunk);
     if (!lua_toboolean(L, -1))
         fail_module(L, name, "nothing is returned by", "end the file with return");
@@ -221,8 +225,16 @@ static int require(lua_State *L) {
     return 1;
 }
 
+bool mpt_require_exists(lua_State *L, const char *name) {
+    char relative[PATH_BYTES / 2], path[PATH_BYTES], file[PATH_BYTES];
+    return module_path(name, relative, sizeof relative) &&
+           find_module(mpt_sandbox_of(L), relative, path, file);
+}
+
 void mpt_require_open(lua_State *L) {
     lua_newtable(L);
     lua_pushcclosure(L, require, 1);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, LUA_REGISTRYINDEX, "mpt.require");
     lua_setfield(L, -2, "require");
 }

@@ -21,7 +21,10 @@ void mpt_chunk_compile(lua_State *L, const mpt_lua_chunk *chunk);
 /* Compiles a chunk, runs it, and pushes the one value it returns. */
 void mpt_chunk_run(lua_State *L, const mpt_lua_chunk *chunk);
 
-/* Adds `require` to the table of globals on the top. */
+/* Whether `require` finds a file of this name. */
+bool mpt_require_exists(lua_State *L, const char *name);
+
+/* Adds `require` to the table of globals on the top, and keeps it as "mpt.require". */
 void mpt_require_open(lua_State *L);
 
 #endif

@@ -251,11 +251,12 @@ static void put_record(lua_State *L, const mpt_filler *f, const mpt_field *row, 
         f->recipe->loss_scale.where = mpt_lua_value_where(L, f->value, key);
 }
 
-/* Whether the word has its one argument at position 1: static(1024) and text "file". */
+/* Whether the word has its one argument at position 1: static(1024), text "file" and the other
+ * words for data in a file. */
 static bool takes_argument(lua_State *L, const mpt_filler *f) {
     const mpt_lua_value *value = mpt_lua_value_at(L, f->value);
     return value->kind == MPT_LUA_STATIC ||
-           (value->kind == MPT_LUA_DATA && strcmp(value->word, "text") == 0);
+           (value->kind == MPT_LUA_DATA && strcmp(value->word, "synthetic") != 0);
 }
 
 /* What to write instead of an entry without a name: the value at the top. */

@@ -176,6 +176,13 @@ static int safe_next(lua_State *L) {
 
 /* ---- output and chance ---- */
 
+static int safe_tostring(lua_State *L) {
+    luaL_checkany(L, 1);
+    mpt_library_hide_address(L, 1);
+    luaL_tolstring(L, 1, NULL);
+    return 1;
+}
+
 static int safe_print(lua_State *L) {
     int n = lua_gettop(L);
     luaL_Buffer line;
@@ -183,6 +190,7 @@ static int safe_print(lua_State *L) {
     for (int i = 1; i <= n; i++) {
         if (i > 1)
             luaL_addchar(&line, '\t');
+        mpt_library_hide_address(L, i);
         luaL_tolstring(L, i, NULL);
         luaL_addvalue(&line);
     }
@@ -202,19 +210,6 @@ static int safe_randomseed(lua_State *L) {
 
 enum { NAMES_MAX = 256 };
 
-/* What Lua has elsewhere and a recipe has not, so that no word that merely looks like it is
- * suggested. */
-static bool is_withheld(const char *key) {
-    static const char *const names[] = {
-        "load",   "loadstring", "loadfile", "dofile", "collectgarbage", "coroutine", "debug",
-        "dump",   "io",         "os",       "module", "package",        "setfenv",   "getfenv",
-        "unpack", "warn",       "_G"};
-    for (size_t i = 0; i < MPT_COUNT(names); i++)
-        if (strcmp(key, names[i]) == 0)
-            return true;
-    return false;
-}
-
 /* Unknown name: upvalue 1 is what the table is called ("" for the globals). The table itself is
  * the hidden one, so its keys are what could have been meant. */
 static int unknown_name(lua_State *L) {
@@ -229,13 +224,7 @@ static int unknown_name(lua_State *L) {
     const char *dot = *table ? "." : "";
     mpt_status status = MPT_FAIL(ctx, MPT_INVALID, mpt_sandbox_where(L, 1),
                                  "unknown name '%s%s%s'", table, dot, key);
-    const char *nearest = mpt_nearest(key, names, n);
-    if (is_withheld(key))
-        mpt_hint(ctx, "a recipe only declares, and has no '%s' of Lua's", key);
-    else if (nearest)
-        mpt_hint(ctx, "did you mean '%s%s%s'?", table, dot, nearest);
-    else if (!*table)
-        mpt_hint(ctx, "a variable of your own is made with `local`");
+    mpt_library_hint(ctx, table, key, mpt_nearest(key, names, n));
     mpt_sandbox_check(L, status);
     return 0;
 }
@@ -295,9 +284,9 @@ static void copy_names(lua_State *L, int into, const char *const *names) {
 }
 
 static void open_base(lua_State *L, int globals) {
-    static const char *const kept[] = {"assert",   "error",    "getmetatable", "ipairs",
-                                       "select",   "rawequal", "rawget",       "rawlen",
-                                       "tostring", "type",     "_VERSION",     NULL};
+    static const char *const kept[] = {
+        "assert", "error",  "getmetatable", "ipairs",   "select", "rawequal",
+        "rawget", "rawlen", "type",         "_VERSION", NULL};
     static const luaL_Reg replaced[] = {{"pcall", safe_pcall},
                                         {"xpcall", safe_xpcall},
                                         {"setmetatable", safe_setmetatable},
@@ -305,6 +294,7 @@ static void open_base(lua_State *L, int globals) {
                                         {"pairs", safe_pairs},
                                         {"next", safe_next},
                                         {"print", safe_print},
+                                        {"tostring", safe_tostring},
                                         {NULL, NULL}};
     lua_pushcfunction(L, luaopen_base);
     lua_call(L, 0, 1);

@@ -15,6 +15,14 @@ void mpt_library_open(lua_State *L, uint64_t seed);
  * suggestion, writing is refused. `name` is "" for the globals. */
 void mpt_library_proxy(lua_State *L, const char *name);
 
+/* Sets the context's hint for the unknown name `key` of a library ("" for the globals);
+ * `nearest` is the name that it may be a slip for, or NULL. */
+void mpt_library_hint(mpt_ctx *ctx, const char *table, const char *key, const char *nearest);
+
+/* Replaces a value that Lua would show by its address, which differs at every run, by the name
+ * of its type. */
+void mpt_library_hide_address(lua_State *L, int index);
+
 /* Puts the priced functions of a library ("" is the base), taken from the table on the top,
  * into the table at `into`. */
 void mpt_library_price(lua_State *L, int into, const char *library);

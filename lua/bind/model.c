@@ -32,8 +32,7 @@ static void fail_at(lua_State *L, mpt_where where, const char *hint, const char 
     mpt_sandbox_check(L, status);
 }
 
-/* Refuses a value at a position of the value on the top, whose fields all have names. */
-static void refuse_positions(lua_State *L, const char *path) {
+void mpt_model_refuse_positions(lua_State *L, const char *path) {
     int value = lua_gettop(L);
     if (mpt_lua_value_geti(L, value, 1) != LUA_TNIL) {
         lua_pushinteger(L, 1);
@@ -55,9 +54,25 @@ static void check_prefix(lua_State *L, int model) {
     lua_pop(L, 1);
 }
 
-/* What model{...} must hold; its line is the model file's. */
-static void check_model(lua_State *L, int model) {
-    static const char *const known[] = {"name", "sizes", "graph", "root", "prefix"};
+/* Refuses a part of the model at `model` that is there and of another kind; the value of a
+ * table is on the top then, of a function the function. */
+static void check_part(lua_State *L, int model, const char *name, bool table) {
+    int type = mpt_lua_value_get(L, model, name);
+    bool fits =
+        table ? mpt_lua_value_of_kind(L, -1, MPT_LUA_TABLE) != NULL : type == LUA_TFUNCTION;
+    if (type != LUA_TNIL && !fits) {
+        lua_pushstring(L, name);
+        fail_at(L, mpt_lua_value_where(L, model, -1),
+                table ? "give a table of fields" : "write config = function(fields) ... end",
+                "model.%s: cannot be %s", name, mpt_lua_describe(L, -2));
+    }
+    lua_pop(L, 1);
+}
+
+/* Its line is the model file's. */
+void mpt_model_check(lua_State *L, int model) {
+    static const char *const known[] = {"name",   "sizes",    "graph", "root",
+                                        "prefix", "defaults", "only",  "config"};
     const mpt_lua_value *value = mpt_lua_value_at(L, model);
     if (mpt_lua_value_get(L, model, "name") != LUA_TSTRING)
         fail_at(L, value->where, "write name = \"gpt2\"", "model.name: missing");
@@ -67,14 +82,17 @@ static void check_model(lua_State *L, int model) {
     mpt_lua_value_get(L, model, "sizes");
     if (!mpt_lua_value_of_kind(L, -1, MPT_LUA_TABLE))
         fail_at(L, value->where, "write sizes = { tiny = { ... } }", "model.sizes: missing");
-    refuse_positions(L, "model.sizes");
+    mpt_model_refuse_positions(L, "model.sizes");
     if (mpt_lua_value_get(L, model, "graph") != LUA_TFUNCTION)
         fail_at(L, value->where, "write graph = function(nn, size) ... end",
                 "model.graph: missing");
     lua_pop(L, 3);
     check_prefix(L, model);
+    check_part(L, model, "defaults", true);
+    check_part(L, model, "only", true);
+    check_part(L, model, "config", false);
     lua_pushvalue(L, model);
-    refuse_positions(L, "model");
+    mpt_model_refuse_positions(L, "model");
     lua_pop(L, 1);
     mpt_lua_value_fields(L, model);
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
@@ -82,7 +100,8 @@ static void check_model(lua_State *L, int model) {
         const char *nearest = mpt_nearest(key, known, (int)MPT_COUNT(known));
         if (!nearest || strcmp(nearest, key) != 0)
             fail_at(L, mpt_lua_value_where(L, model, -2),
-                    "model has name, sizes, graph, root, prefix", "model: no field '%s'", key);
+                    "model has name, sizes, graph, root, prefix, defaults, only, config",
+                    "model: no field '%s'", key);
     }
     lua_pop(L, 1);
 }
@@ -117,7 +136,7 @@ static int size_names(lua_State *L, int model, const char **names, char *text, s
     return n;
 }
 
-static const char *name_of_model(lua_State *L, int model) {
+const char *mpt_model_name(lua_State *L, int model) {
     mpt_lua_value_get(L, model, "name");
     const char *name = lua_tostring(L, -1); /* stays alive in the model */
     lua_pop(L, 1);
@@ -137,88 +156,62 @@ static void push_named_size(lua_State *L, int model, mpt_where where) {
             snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
         else
             snprintf(hint, sizeof hint, "it has %s, or a table of its own", text);
-        fail_at(L, where, hint, "%s: no size '%s'", name_of_model(L, model), wanted);
+        fail_at(L, where, hint, "%s: no size '%s'", mpt_model_name(L, model), wanted);
     }
-    lua_remove(L, -2);
+    mpt_model_size_named(L, model, -1, where);
 }
 
-/* Pushes a size given as a table: with every field that all named sizes have, and no other than
- * theirs. */
-static void push_own_size(lua_State *L, int model, mpt_where where) {
-    const char *model_name = name_of_model(L, model);
-    mpt_lua_value_new(L, MPT_LUA_TABLE, model_name, where, 2);
-    int own = lua_gettop(L);
-    refuse_positions(L, model_name);
-    mpt_lua_value_get(L, model, "sizes");
-    mpt_lua_value_fields(L, own + 1);
-    lua_newtable(L); /* field name -> in how many sizes */
-    int sizes = own + 2, counts = own + 3;
-    lua_Integer n_sizes = 0;
-    for (lua_pushnil(L); lua_next(L, sizes); lua_settop(L, counts + 1)) {
-        n_sizes++;
-        mpt_lua_value_fields(L, counts + 2);
-        for (lua_pushnil(L); lua_next(L, counts + 3); lua_settop(L, counts + 4)) {
-            lua_pushvalue(L, counts + 4);
-            lua_rawget(L, counts);
-            lua_Integer n = lua_tointeger(L, -1) + 1;
-            lua_pushvalue(L, counts + 4);
-            lua_pushinteger(L, n);
-            lua_rawset(L, counts);
-        }
-    }
-    const char *names[NAMES_MAX];
-    int n = names_of(L, names);
-    for (int i = 0; i < n; i++) {
-        lua_getfield(L, counts, names[i]);
-        if (lua_tointeger(L, -1) == n_sizes && mpt_lua_value_get(L, own, names[i]) == LUA_TNIL)
-            fail_at(L, where, "a size of your own says all that the named ones say",
-                    "%s: the size has no '%s'", model_name, names[i]);
-        lua_settop(L, counts);
-    }
-    mpt_lua_value_fields(L, own);
-    for (lua_pushnil(L); lua_next(L, counts + 1); lua_settop(L, counts + 2)) {
-        lua_pushvalue(L, counts + 2);
-        if (lua_rawget(L, counts) == LUA_TNIL) {
-            const char *key =
-                lua_type(L, counts + 2) == LUA_TSTRING ? lua_tostring(L, counts + 2) : "?";
-            const char *nearest = mpt_nearest(key, names, n);
-            char hint[128] = "";
-            if (nearest)
-                snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
-            fail_at(L, mpt_lua_value_where(L, own, counts + 2), hint, "%s: no size field '%s'",
-                    model_name, key);
-        }
-    }
-    lua_settop(L, own);
+void mpt_model_wrap(lua_State *L, int model, const char *size_name, mpt_where where) {
+    int size = lua_gettop(L);
+    lua_createtable(L, 0, 3);
+    lua_pushvalue(L, size);
+    lua_setfield(L, -2, "size");
+    lua_pushvalue(L, model);
+    lua_setfield(L, -2, "model");
+    lua_pushstring(L, size_name);
+    lua_setfield(L, -2, "size_name");
+    mpt_lua_value_new(L, MPT_LUA_MODEL_SIZE, "model", where, -1);
+    lua_replace(L, size);
+    lua_settop(L, size);
 }
 
 int mpt_model_call(lua_State *L) {
     mpt_where where = mpt_sandbox_where(L, 1);
-    check_model(L, 1);
+    mpt_model_check(L, 1);
     luaL_checkstack(L, 32, "too many arguments");
     int type = lua_gettop(L) == 2 ? lua_type(L, 2) : LUA_TNONE;
     if (type == LUA_TSTRING)
         push_named_size(L, 1, where);
     else if (type == LUA_TTABLE)
-        push_own_size(L, 1, where);
+        mpt_model_size_own(L, 1, 2, &(mpt_size_source){where, NULL});
     else
         fail_at(L, where, "write model = gpt2 \"124m\"",
-                "%s: takes one size, a name or a table", name_of_model(L, 1));
-    lua_createtable(L, 0, 3);
-    lua_insert(L, -2);
-    lua_setfield(L, -2, "size");
-    lua_pushvalue(L, 1);
-    lua_setfield(L, -2, "model");
-    if (type == LUA_TSTRING)
-        lua_pushvalue(L, 2);
-    else
-        lua_pushliteral(L, "custom");
-    lua_setfield(L, -2, "size_name");
-    mpt_lua_value_new(L, MPT_LUA_MODEL_SIZE, "model", where, -1);
+                "%s: takes one size, a name or a table", mpt_model_name(L, 1));
+    mpt_model_wrap(L, 1, type == LUA_TSTRING ? lua_tostring(L, 2) : MPT_MODEL_CUSTOM, where);
     return 1;
 }
 
 /* ---- into the recipe ---- */
+
+/* The size's name, and what a table says, which is as much a part of the recipe. */
+static void put_size(lua_State *L, mpt_recipe *recipe, mpt_model_ref *ref, int model_size,
+                     const char *field) {
+    int top = lua_gettop(L);
+    char before[16];
+    mpt_lua_value_get(L, model_size, "size_name");
+    ref->size = mpt_arena_strdup(&recipe->arena, lua_tostring(L, -1));
+    if (!ref->size)
+        mpt_sandbox_check(L, MPT_OUT_OF_MEMORY);
+    if (strcmp(ref->size, MPT_MODEL_CUSTOM) == 0) {
+        snprintf(before, sizeof before, "\n%s.", field);
+        mpt_lua_value_get(L, model_size, "size");
+        mpt_model_push_fields_text(L, lua_gettop(L), before);
+        ref->fields = mpt_arena_strdup(&recipe->arena, lua_tostring(L, -1) + 1);
+        if (!ref->fields)
+            mpt_sandbox_check(L, MPT_OUT_OF_MEMORY);
+    }
+    lua_settop(L, top);
+}
 
 void mpt_model_put(lua_State *L, mpt_recipe *recipe, int value, int key, bool proxy) {
     mpt_ctx *ctx = recipe->ctx;
@@ -229,7 +222,7 @@ void mpt_model_put(lua_State *L, mpt_recipe *recipe, int value, int key, bool pr
         char text[256], hint[512] = "give a model with its size: gpt2 \"124m\"";
         mpt_where where = mpt_lua_value_where(L, value, key);
         if (model && model->kind == MPT_LUA_MODEL) {
-            check_model(L, at);
+            mpt_model_check(L, at);
             (void)size_names(L, at, names, text, sizeof text);
             snprintf(hint, sizeof hint, "name its size, one of %s", text);
         }
@@ -238,13 +231,12 @@ void mpt_model_put(lua_State *L, mpt_recipe *recipe, int value, int key, bool pr
         mpt_hint(ctx, "%s", hint);
         mpt_sandbox_check(L, status);
     }
-    mpt_model_check_size(L, at, field);
+    mpt_model_check_size(L, at, proxy ? "proxy." : "model.");
     mpt_model_ref *ref = proxy ? &recipe->proxy : &recipe->model;
-    mpt_lua_value_get(L, at, "size_name");
-    ref->size = mpt_arena_strdup(&recipe->arena, lua_tostring(L, -1));
+    put_size(L, recipe, ref, at, field);
     mpt_lua_value_get(L, at, "model");
-    ref->name = mpt_arena_strdup(&recipe->arena, name_of_model(L, lua_gettop(L)));
-    if (!ref->size || !ref->name)
+    ref->name = mpt_arena_strdup(&recipe->arena, mpt_model_name(L, lua_gettop(L)));
+    if (!ref->name)
         mpt_sandbox_check(L, MPT_OUT_OF_MEMORY);
     ref->where = model->where;
     ref->present = true;
@@ -289,7 +281,7 @@ static int build_body(lua_State *L) {
     lua_call(L, 2, 0);
     if (nn->graph->loss < 0)
         fail_at(L, model->where, "end it with nn.cross_entropy(logits)",
-                "%s: the graph has no loss", name_of_model(L, 4));
+                "%s: the graph has no loss", mpt_model_name(L, 4));
     return 0;
 }
 

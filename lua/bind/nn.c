@@ -31,15 +31,17 @@ typedef struct tensor {
 
 typedef struct nn_word {
     const char *name;
-    mpt_op op;
+    mpt_op op; /* COUNT: moe, which draws several */
     bool named;
 } nn_word;
 
 static const nn_word words[] = {
-#define NN_WORD(op, named) {#op, MPT_OP_##op, named},
+#define NN_WORD(op, named)          {#op, MPT_OP_##op, named},
+#define NN_COMPOSITE(word, summary) {#word, MPT_OP_COUNT, true},
 #define NN_KEY(name, type, member, words, doc)
 #include "graph/nn_words.def"
 #undef NN_WORD
+#undef NN_COMPOSITE
 #undef NN_KEY
 };
 
@@ -55,7 +57,10 @@ typedef enum key_type {
     PARTS,
     SIZES,
     SIGNED,
-    ROPE
+    ROPE,
+    ACTIVATION,
+    SCORE,
+    DOWN_INIT
 } key_type;
 
 typedef struct nn_key {
@@ -69,9 +74,11 @@ typedef struct nn_key {
 
 static const nn_key keys[] = {
 #define NN_WORD(op, named)
+#define NN_COMPOSITE(word, summary)
 #define NN_KEY(name, type, member, words, doc) {name, type, member, words},
 #include "graph/nn_words.def"
 #undef NN_WORD
+#undef NN_COMPOSITE
 #undef NN_KEY
 };
 
@@ -192,8 +199,21 @@ static void read_init(lua_State *L, nn_call *call, const nn_key *key) {
     *(mpt_init *)(void *)((char *)&call->args + key->offset) = init;
     if (key->type == INIT)
         call->args.has_init = true;
-    else
+    else if (key->type == BIAS_INIT)
         call->args.has_bias_init = true;
+    else
+        call->args.moe.has_down_init = true;
+}
+
+/* One of two words; the member is whether it is the second. */
+static void read_choice(lua_State *L, const nn_call *call, const nn_key *key, const char *first,
+                        const char *second, bool *out) {
+    char hint[64];
+    const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    snprintf(hint, sizeof hint, "give \"%s\" or \"%s\"", first, second);
+    *out = strcmp(text, second) == 0;
+    if (!*out && strcmp(text, first) != 0)
+        fail_key(L, call, key->name, hint);
 }
 
 /* Refuses an entry with a name in the list on the top. */
@@ -313,7 +333,14 @@ static void read_key(lua_State *L, nn_call *call, const nn_key *key) {
         break;
     case INIT:
     case BIAS_INIT:
+    case DOWN_INIT:
         read_init(L, call, key);
+        break;
+    case ACTIVATION:
+        read_choice(L, call, key, "relu2", "swiglu", &call->args.moe.gated);
+        break;
+    case SCORE:
+        read_choice(L, call, key, "sigmoid", "softmax", &call->args.attrs.by_softmax);
         break;
     case TIED:
         if (lua_type(L, -1) != LUA_TSTRING)
@@ -443,8 +470,13 @@ static int call_word(lua_State *L) {
         fail_call(L, &call, NULL, "begin with its name: { \"mixer.up_proj\", x, ... }", "%s",
                   "the layer has no name");
     mpt_value_id out[MPT_MAX_OUT];
-    int n_out;
-    mpt_sandbox_check(L, mpt_nn_call(call.nn, call.word->op, &call.args, out, &n_out));
+    int n_out = 1;
+    if (call.word->op == MPT_OP_COUNT) {
+        mpt_sandbox_charge(L, 8 * WORD_STEPS); /* it draws so many nodes */
+        mpt_sandbox_check(L, mpt_nn_moe(call.nn, &call.args, out));
+    } else {
+        mpt_sandbox_check(L, mpt_nn_call(call.nn, call.word->op, &call.args, out, &n_out));
+    }
     luaL_checkstack(L, MPT_MAX_OUT, "too many outputs");
     for (int i = 0; i < n_out; i++)
         push_tensor(L, out[i]);
@@ -483,7 +515,9 @@ static int call_positions(lua_State *L) {
 }
 
 static int call_vocab(lua_State *L) {
-    lua_pushinteger(L, current(L)->graph->vocab);
+    int64_t vocab;
+    mpt_sandbox_check(L, mpt_nn_vocab(current(L), &vocab));
+    lua_pushinteger(L, vocab);
     return 1;
 }
 

@@ -43,9 +43,15 @@ static void learn(lua_State *L, size_field *field) {
         field->kind = numbers ? NUMBER : ANY;
 }
 
-/* What the named sizes in the table at `sizes` say of a field. */
-static size_field learn_field(lua_State *L, int sizes, const char *name) {
+/* What the named sizes in the table at `sizes` and the defaults (a value, or nil) say of a
+ * field. */
+static size_field learn_field(lua_State *L, int sizes, int defaults, const char *name) {
     size_field field = {UNKNOWN, 1};
+    if (!lua_isnil(L, defaults)) {
+        if (mpt_lua_value_get(L, defaults, name) != LUA_TNIL)
+            learn(L, &field);
+        lua_pop(L, 1);
+    }
     for (lua_pushnil(L); lua_next(L, sizes); lua_pop(L, 1)) {
         if (!mpt_lua_value_of_kind(L, -1, MPT_LUA_TABLE))
             continue;
@@ -102,21 +108,23 @@ static void fail_size(lua_State *L, int size, int key, const char *path,
                  (long long)field->least);
     else
         snprintf(way_out, sizeof way_out, "%s", ways[field->kind]);
-    mpt_convert_fail(L, size, key, way_out, "%s.%s: cannot be %s", path, lua_tostring(L, key),
+    mpt_convert_fail(L, size, key, way_out, "%s%s: cannot be %s", path, lua_tostring(L, key),
                      shown);
 }
 
 void mpt_model_check_size(lua_State *L, int model_size, const char *path) {
-    int top = lua_gettop(L), size = top + 1, sizes = top + 4, keys = top + 6;
+    int top = lua_gettop(L), size = top + 1, sizes = top + 4, defaults = top + 5,
+        keys = top + 7;
     luaL_checkstack(L, 16, "tables nest too deep");
     mpt_lua_value_get(L, model_size, "size");
     mpt_lua_value_get(L, model_size, "model");
     mpt_lua_value_get(L, top + 2, "sizes");
     mpt_lua_value_fields(L, top + 3);
+    mpt_lua_value_get(L, top + 2, "defaults");
     mpt_lua_value_fields(L, size);
-    mpt_library_sorted_keys(L, top + 5);
+    mpt_library_sorted_keys(L, top + 6);
     for (lua_Integer i = 1; lua_rawgeti(L, keys, i) == LUA_TSTRING; i++) {
-        size_field field = learn_field(L, sizes, lua_tostring(L, keys + 1));
+        size_field field = learn_field(L, sizes, defaults, lua_tostring(L, keys + 1));
         mpt_lua_value_get(L, size, lua_tostring(L, keys + 1));
         if (!fits(L, &field))
             fail_size(L, size, keys + 1, path, &field);

@@ -191,10 +191,10 @@ static void print_field(const mpt_record *record, const mpt_field *field, mpt_st
     mpt_str_printf(out, "\n");
 }
 
-/* The table that a record is read from. Words with one plain argument have none. */
+/* The table that a record is read from. Words that take plain arguments only have none. */
 static void print_record(const mpt_record *record, mpt_str *out) {
     const mpt_lua_word *word = word_of(record);
-    if (word && word->n_values)
+    if (word && word->n_values && word->kind != MPT_LUA_DATA)
         return;
     mpt_str_printf(out, "\n---@class mpt.%s_fields\n", record->name);
     if (record == &mpt_record_rule)
@@ -228,24 +228,36 @@ static void print_doc(const mpt_lua_word *word, mpt_str *out) {
         word->kind == MPT_LUA_STATIC    ? "A loss scale, or a quantizer's scale, that stays."
         : record                        ? record->doc
         : word->kind == MPT_LUA_REPLACE ? "In derive: takes the place of the old table or list."
-        : word->kind == MPT_LUA_MODEL   ? "A family of models: how one is drawn, and its sizes."
                                         : "A scale from the tensor at hand.";
     mpt_str_printf(out, "---%s\n", doc);
 }
 
 /* Words that take plain arguments: first(2), static(1024), text "file". */
 static void print_plain_word(const mpt_lua_word *word, mpt_str *out) {
+    bool data = word->kind == MPT_LUA_DATA; /* then all fields may be given instead */
     const char *type =
         word->type == LUA_TSTRING                                                  ? "string"
         : word->kind == MPT_LUA_STATIC || strcmp(word->name, "last_fraction") == 0 ? "number"
                                                                                    : "integer";
     for (int i = 0; i < word->n_values; i++)
-        mpt_str_printf(out, "---@param %c %s\n", "ab"[i], type);
+        mpt_str_printf(out, "---@param %c %s%s%s%s\n", "ab"[i], type, data ? "|mpt." : "",
+                       data ? word->name : "", data ? "_fields" : "");
     if (word->kind == MPT_LUA_BLOCKS)
         mpt_str_printf(out, "---@return mpt.blocks\n");
     else
         mpt_str_printf(out, "---@return mpt.%s\n", word->name);
     mpt_str_printf(out, "function %s(a%s) end\n", word->name, word->n_values > 1 ? ", b" : "");
+}
+
+/* The word that has a field. */
+static void print_model_word(mpt_str *out) {
+    mpt_str_printf(
+        out, "---A family of models: how one is drawn, and its sizes.\n"
+             "---@class mpt.model_word\n"
+             "---@overload fun(fields: mpt.model_fields): mpt.model\n"
+             "---@field from_config fun(path: string, changes?: table): mpt.model_size The "
+             "model that a Hugging Face config.json describes; changes replace its fields.\n"
+             "\n---@type mpt.model_word\nmodel = nil\n");
 }
 
 static void print_word(const mpt_lua_word *word, mpt_str *out) {
@@ -255,12 +267,16 @@ static void print_word(const mpt_lua_word *word, mpt_str *out) {
         mpt_str_printf(out, "\n---@class mpt.%s%s%s%s\n", word->name, fields ? ": mpt." : "",
                        fields ? word->name : "", fields ? "_fields" : "");
     mpt_str_printf(out, "\n");
+    if (model) {
+        print_model_word(out);
+        return;
+    }
     print_doc(word, out);
     if (word->n_values) {
         print_plain_word(word, out);
         return;
     }
-    if (model || fields)
+    if (fields)
         mpt_str_printf(out, "---@param fields mpt.%s_fields\n", word->name);
     else
         mpt_str_printf(out, "---@param fields %s\n", blocks ? "integer[]" : "table");

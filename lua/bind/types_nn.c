@@ -10,11 +10,14 @@ static const struct {
     const char *name;
     mpt_op op;
     bool named;
+    const char *summary; /* NULL: the op's */
 } nn_words[] = {
-#define NN_WORD(op, named) {#op, MPT_OP_##op, named},
+#define NN_WORD(op, named)          {#op, MPT_OP_##op, named, NULL},
+#define NN_COMPOSITE(word, summary) {#word, MPT_OP_COUNT, true, summary},
 #define NN_KEY(name, type, member, takers, doc)
 #include "graph/nn_words.def"
 #undef NN_WORD
+#undef NN_COMPOSITE
 #undef NN_KEY
 };
 
@@ -22,19 +25,32 @@ static const struct {
     const char *name, *type, *takers, *doc;
 } nn_keys[] = {
 #define NN_WORD(op, named)
+#define NN_COMPOSITE(word, summary)
 #define NN_KEY(name, type, member, takers, doc) {name, #type, takers, doc},
 #include "graph/nn_words.def"
 #undef NN_WORD
+#undef NN_COMPOSITE
 #undef NN_KEY
 };
 
 /* The Lua type of a key by how it is read. */
 static const char *key_type(const char *read) {
     static const char *const types[][2] = {
-        {"INT64", "integer"},   {"INT32", "integer"}, {"BOOL", "boolean"},
-        {"FLOAT", "number"},    {"TIED", "string"},   {"LAYOUT", "\"conv1d\""},
-        {"PARTS", "string[]"},  {"INIT", "mpt.init"}, {"BIAS_INIT", "mpt.init"},
-        {"SIZES", "integer[]"}, {"SIGNED", "number"}, {"ROPE", "table"},
+        {"INT64", "integer"},
+        {"INT32", "integer"},
+        {"BOOL", "boolean"},
+        {"FLOAT", "number"},
+        {"TIED", "string"},
+        {"LAYOUT", "\"conv1d\""},
+        {"PARTS", "string[]"},
+        {"INIT", "mpt.init"},
+        {"BIAS_INIT", "mpt.init"},
+        {"SIZES", "integer[]"},
+        {"SIGNED", "number"},
+        {"ROPE", "table"},
+        {"ACTIVATION", "\"relu2\"|\"swiglu\""},
+        {"SCORE", "\"sigmoid\"|\"softmax\""},
+        {"DOWN_INIT", "mpt.init"},
     };
     for (size_t i = 0; i < MPT_COUNT(types); i++)
         if (strcmp(types[i][0], read) == 0)
@@ -62,6 +78,20 @@ static void print_nn_fields(mpt_str *out) {
     }
 }
 
+static const char *model_field_type(const char *name) {
+    static const char *const types[][2] = {
+        {"sizes", "table<string, table>"},
+        {"graph", "fun(nn: mpt.nn, size: table)"},
+        {"defaults", "table<string, any>"},
+        {"only", "table<string, any>"},
+        {"config", "fun(fields: table, of_file: boolean): string?"},
+    };
+    for (size_t i = 0; i < MPT_COUNT(types); i++)
+        if (strcmp(types[i][0], name) == 0)
+            return types[i][1];
+    return "string";
+}
+
 void mpt_types_print_nn(mpt_str *out) {
     static const char *const builders[][2] = {
         {"tokens", "fun(): mpt.tensor"},
@@ -80,7 +110,8 @@ void mpt_types_print_nn(mpt_str *out) {
                                                                     : ": mpt.tensor";
         mpt_str_printf(out, "---@field %s fun(fields: mpt.nn_%s_fields%s)%s %s\n", name, name,
                        nn_words[i].named ? "" : "|mpt.tensor, ...: mpt.tensor", result,
-                       mpt_op_get(nn_words[i].op)->summary);
+                       nn_words[i].summary ? nn_words[i].summary
+                                           : mpt_op_get(nn_words[i].op)->summary);
     }
     for (const mpt_reference_word *w = mpt_reference_builders; w->name; w++)
         for (size_t i = 0; i < MPT_COUNT(builders); i++)
@@ -88,12 +119,8 @@ void mpt_types_print_nn(mpt_str *out) {
                 mpt_str_printf(out, "---@field %s %s %s\n", w->name, builders[i][1], w->doc);
     mpt_str_printf(out, "\n---@class mpt.model_fields\n");
     for (const mpt_reference_word *w = mpt_reference_model + 1; w->name; w++) {
-        bool table = strcmp(w->name, "sizes") == 0, graph = strcmp(w->name, "graph") == 0;
         mpt_str_printf(out, "---@field %s%s %s %s\n", w->name,
-                       strstr(w->doc, "Required") ? "" : "?",
-                       table   ? "table<string, table>"
-                       : graph ? "fun(nn: mpt.nn, size: table)"
-                               : "string",
+                       strstr(w->doc, "Required") ? "" : "?", model_field_type(w->name),
                        w->doc);
     }
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lua/bind/library.h"
+#include "lua/bind/model.h"
 #include "recipe/schema.h"
 
 static const mpt_lua_word words[] = {
@@ -34,6 +35,8 @@ static const mpt_lua_word words[] = {
     {"static", MPT_LUA_STATIC, 1, LUA_TNUMBER, "static(1024)"},
     {"dynamic", MPT_LUA_DYNAMIC, 0, 0, "dynamic { init = 65536 }"},
     {"text", MPT_LUA_DATA, 1, LUA_TSTRING, "text \"file.txt\""},
+    {"tokens", MPT_LUA_DATA, 1, LUA_TSTRING, "tokens \"file.bin\""},
+    {"batches", MPT_LUA_DATA, 1, LUA_TSTRING, "batches \"file.safetensors\""},
     {"synthetic", MPT_LUA_DATA, 0, 0, "synthetic { seed = 1 }"},
     {"recipe", MPT_LUA_RECIPE, 0, 0, "recipe { version = 1, model = ... }"},
     {"replace", MPT_LUA_REPLACE, 0, 0, "rules = replace { rule { ... } }"},
@@ -53,11 +56,17 @@ static void misuse(lua_State *L, const char *name, const char *example, mpt_wher
     mpt_sandbox_check(L, status);
 }
 
+/* Data in a file is named by its path alone, or by all of its fields: tokens { path = "f.bin",
+ * vocab = 50257 }. */
+static bool takes_fields(lua_State *L, const mpt_lua_word *w) {
+    return w->kind == MPT_LUA_DATA && lua_gettop(L) == 1 && lua_istable(L, 1);
+}
+
 /* Upvalue: the word's row. */
 static int call_word(lua_State *L) {
     const mpt_lua_word *w = &words[lua_tointeger(L, lua_upvalueindex(1))];
     mpt_where where = mpt_sandbox_where(L, 1);
-    if (w->n_values == 0) {
+    if (w->n_values == 0 || takes_fields(L, w)) {
         if (lua_gettop(L) != 1 || !lua_istable(L, 1))
             misuse(L, w->name, w->example, where);
     } else {
@@ -73,6 +82,27 @@ static int call_word(lua_State *L) {
     }
     mpt_lua_value_new(L, w->kind, w->name, where, 1);
     return 1;
+}
+
+/* The word `model` has a field, so its function is behind a table, which comes as the first
+ * argument. */
+static int call_model(lua_State *L) {
+    lua_remove(L, 1);
+    return call_word(L);
+}
+
+/* model{...} and model.from_config, in place of the plain word. */
+static void open_model(lua_State *L, int globals, int row) {
+    lua_createtable(L, 0, 1);
+    lua_pushcfunction(L, mpt_model_from_config);
+    lua_setfield(L, -2, "from_config");
+    mpt_library_proxy(L, "model");
+    lua_getmetatable(L, -1);
+    lua_pushinteger(L, row);
+    lua_pushcclosure(L, call_model, 1);
+    lua_setfield(L, -2, "__call");
+    lua_pop(L, 1);
+    lua_setfield(L, globals, "model");
 }
 
 const char *mpt_word_example(lua_State *L, int index) {
@@ -130,6 +160,8 @@ void mpt_words_open(lua_State *L) {
         lua_pushinteger(L, (lua_Integer)i);
         lua_pushcclosure(L, call_word, 1);
         lua_setfield(L, globals, words[i].name);
+        if (words[i].kind == MPT_LUA_MODEL)
+            open_model(L, globals, (int)i);
     }
     lua_pushcfunction(L, derive);
     lua_setfield(L, globals, "derive");

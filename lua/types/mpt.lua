@@ -59,7 +59,7 @@
 ---@field precision? mpt.precision_fields|mpt.precision Which format holds what. Default: bf16.
 ---@field phases? mpt.phase[] Precision over time. Default: one.
 ---@field train mpt.train_fields Length, batch, optimizer, learning rate.
----@field data? mpt.synthetic|mpt.text Where tokens come from. Default: synthetic.
+---@field data? mpt.synthetic|mpt.text|mpt.tokens|mpt.batches Where tokens come from. Default: synthetic.
 ---@field allow? mpt.warning|mpt.warning[] Names of warnings to keep quiet. Default: none.
 
 ---@class mpt.precision_fields
@@ -240,6 +240,17 @@
 ---@field seed? integer Another seed is another language. Default: 0.
 ---@field vocab? integer Words of the language, of which the model's vocabulary is made. Default: 128.
 
+---@class mpt.text_fields
+---@field path string A file whose bytes are the tokens.
+
+---@class mpt.tokens_fields
+---@field path string A file of nanoGPT's, a shard of llm.c's, or a pair of Megatron's.
+---@field vocab? integer Words of the tokenizer: ids are below it. Default: this or the model's.
+
+---@class mpt.batches_fields
+---@field path string A safetensors file with int32 `tokens` [micro-batches, batch, sequence + 1]; its rows are taken in order.
+---@field vocab? integer Words of the tokenizer: ids are below it. Default: this or the model's.
+
 ---@class mpt.ops_fields
 ---@field softmax? mpt.format Probabilities as attention's second product reads them: exp(score - largest of its row) is rounded to this, its sum is not. Default: fp32.
 ---@field norm? mpt.format What norms put out; e4m3 and e5m2 are plain saturating casts. Default: precision.base.
@@ -256,15 +267,18 @@
 ---@field gelu? mpt.format What it puts out. Default: the widest input.
 ---@field silu? mpt.format What it puts out. Default: the widest input.
 ---@field relu2? mpt.format What it puts out. Default: the widest input.
+---@field softplus? mpt.format What it puts out. Default: the widest input.
+---@field swiglu? mpt.format What it puts out. Default: the widest input.
+---@field rope? mpt.format What it puts out. Default: the widest input.
 ---@field add? mpt.format Sums other than the stream between blocks, which state.residual decides. Default: the widest input.
 ---@field mul? mpt.format Products of two activations. Default: the widest input.
 
 ---@class mpt.nn_linear_fields
 ---@field [integer] string|mpt.tensor
 ---@field out? integer width of the result; required, but a head takes the vocabulary and a tied layer the rows of its weight
----@field bias? boolean whether a bias is added; default false
+---@field bias? boolean whether a bias is added; of moe to the scores that experts are chosen by; default false
 ---@field head? boolean whether this is the output projection, which rules select as `head`; default false
----@field tied? string the parameter that is used as weight: `"wte.weight"`; default a weight of its own
+---@field tied? string the parameter that is used as weight, by its whole name or by that in the open block: `"wte.weight"`; it may be used any number of times; default a weight of its own
 ---@field layout? "conv1d" `"conv1d"`: the weight is stored `[in, out]`; default `[out, in]`
 ---@field parts? string[] names of the layers fused into this one; default none
 ---@field init? mpt.init initial weight: `{ normal = 0.02 }`, `{ uniform = 0.5 }`, `"zeros"` or `"ones"`; default normal 0.02, of norms ones, of conv1d uniform within 1/sqrt(kernel)
@@ -274,16 +288,19 @@
 ---@field [integer] string|mpt.tensor
 ---@field out? integer width of the result; required, but a head takes the vocabulary and a tied layer the rows of its weight
 ---@field rows? integer rows of the table; default the vocabulary
+---@field tied? string the parameter that is used as weight, by its whole name or by that in the open block: `"wte.weight"`; it may be used any number of times; default a weight of its own
 ---@field init? mpt.init initial weight: `{ normal = 0.02 }`, `{ uniform = 0.5 }`, `"zeros"` or `"ones"`; default normal 0.02, of norms ones, of conv1d uniform within 1/sqrt(kernel)
 
 ---@class mpt.nn_rmsnorm_fields
 ---@field [integer] string|mpt.tensor
+---@field tied? string the parameter that is used as weight, by its whole name or by that in the open block: `"wte.weight"`; it may be used any number of times; default a weight of its own
 ---@field init? mpt.init initial weight: `{ normal = 0.02 }`, `{ uniform = 0.5 }`, `"zeros"` or `"ones"`; default normal 0.02, of norms ones, of conv1d uniform within 1/sqrt(kernel)
 ---@field eps? number added under the root; default 1e-5
 
 ---@class mpt.nn_layernorm_fields
 ---@field [integer] string|mpt.tensor
----@field bias? boolean whether a bias is added; default false
+---@field bias? boolean whether a bias is added; of moe to the scores that experts are chosen by; default false
+---@field tied? string the parameter that is used as weight, by its whole name or by that in the open block: `"wte.weight"`; it may be used any number of times; default a weight of its own
 ---@field init? mpt.init initial weight: `{ normal = 0.02 }`, `{ uniform = 0.5 }`, `"zeros"` or `"ones"`; default normal 0.02, of norms ones, of conv1d uniform within 1/sqrt(kernel)
 ---@field bias_init? mpt.init initial bias, as `init`; default zeros, of conv1d uniform within 1/sqrt(kernel)
 ---@field eps? number added under the root; default 1e-5
@@ -292,27 +309,27 @@
 ---@field [integer] string|mpt.tensor
 ---@field init? mpt.init initial weight: `{ normal = 0.02 }`, `{ uniform = 0.5 }`, `"zeros"` or `"ones"`; default normal 0.02, of norms ones, of conv1d uniform within 1/sqrt(kernel)
 ---@field eps? number added under the root; default 1e-5
----@field groups? integer slices normalized each by itself, or heads that share B and C; default 1; required by ssm_scan
+---@field groups? integer slices normalized each by itself, heads that share B and C, or groups of experts; default 1; required by ssm_scan
 
 ---@class mpt.nn_attention_fields
 ---@field [integer] string|mpt.tensor
----@field scale? number factor on the products of queries and keys; default 1/sqrt(head_dim)
----@field heads? integer how many heads; required
+---@field scale? number factor on the products of queries and keys, default 1/sqrt(head_dim); of moe on the weights of experts, default 1
+---@field heads? integer how many heads; required, but rope takes head_dim instead too
 ---@field kv_heads? integer heads of keys and values, a divisor of heads; default as many as heads
 ---@field head_dim? integer width of a head; default the input's width over heads; required by ssm_scan
 
 ---@class mpt.nn_conv1d_fields
 ---@field [integer] string|mpt.tensor
----@field bias? boolean whether a bias is added; default false
+---@field bias? boolean whether a bias is added; of moe to the scores that experts are chosen by; default false
 ---@field init? mpt.init initial weight: `{ normal = 0.02 }`, `{ uniform = 0.5 }`, `"zeros"` or `"ones"`; default normal 0.02, of norms ones, of conv1d uniform within 1/sqrt(kernel)
 ---@field bias_init? mpt.init initial bias, as `init`; default zeros, of conv1d uniform within 1/sqrt(kernel)
 ---@field kernel? integer tokens that one output sees; required
 
 ---@class mpt.nn_ssm_scan_fields
 ---@field [integer] string|mpt.tensor
----@field heads? integer how many heads; required
+---@field heads? integer how many heads; required, but rope takes head_dim instead too
 ---@field head_dim? integer width of a head; default the input's width over heads; required by ssm_scan
----@field groups? integer slices normalized each by itself, or heads that share B and C; default 1; required by ssm_scan
+---@field groups? integer slices normalized each by itself, heads that share B and C, or groups of experts; default 1; required by ssm_scan
 ---@field state? integer size of a head's state; required
 
 ---@class mpt.nn_gelu_fields
@@ -324,6 +341,31 @@
 
 ---@class mpt.nn_relu2_fields
 ---@field [integer] mpt.tensor
+
+---@class mpt.nn_softplus_fields
+---@field [integer] mpt.tensor
+
+---@class mpt.nn_swiglu_fields
+---@field [integer] mpt.tensor
+
+---@class mpt.nn_softmax_fields
+---@field [integer] mpt.tensor
+
+---@class mpt.nn_scale_fields
+---@field [integer] mpt.tensor
+---@field factor? number what x is multiplied by; required, not 0
+
+---@class mpt.nn_dropout_fields
+---@field [integer] string|mpt.tensor
+---@field p? number share of the numbers that is set to zero, below 1; default 0, which makes no operation
+
+---@class mpt.nn_rope_fields
+---@field [integer] mpt.tensor
+---@field heads? integer how many heads; required, but rope takes head_dim instead too
+---@field head_dim? integer width of a head; default the input's width over heads; required by ssm_scan
+---@field theta? number pair i of a head turns by theta^(-2 i / rotary_dim) a token; default 10000
+---@field rotary_dim? integer numbers of a head that turn, the first ones, an even number; default head_dim
+---@field scaling? table slower turns for longer sequences, as `rope_parameters` of a `config.json`: `{ rope_type = "linear", factor = 4 }` or `{ rope_type = "llama3", factor = 8, low_freq_factor = 1, high_freq_factor = 4, original_max_position_embeddings = 8192 }`; a `rope_theta` in it is the default of theta
 
 ---@class mpt.nn_add_fields
 ---@field [integer] mpt.tensor
@@ -341,24 +383,48 @@
 ---@class mpt.nn_cross_entropy_fields
 ---@field [integer] mpt.tensor
 
+---@class mpt.nn_moe_fields
+---@field [integer] string|mpt.tensor
+---@field bias? boolean whether a bias is added; of moe to the scores that experts are chosen by; default false
+---@field init? mpt.init initial weight: `{ normal = 0.02 }`, `{ uniform = 0.5 }`, `"zeros"` or `"ones"`; default normal 0.02, of norms ones, of conv1d uniform within 1/sqrt(kernel)
+---@field scale? number factor on the products of queries and keys, default 1/sqrt(head_dim); of moe on the weights of experts, default 1
+---@field groups? integer slices normalized each by itself, heads that share B and C, or groups of experts; default 1; required by ssm_scan
+---@field experts? integer how many routed experts; required
+---@field top_k? integer experts that a token goes to; required
+---@field hidden? integer width inside an expert; required
+---@field activation? "relu2"|"swiglu" `"relu2"`: down_proj(relu2(up_proj x)); `"swiglu"`: down_proj(silu(gate_proj x) * up_proj x); default relu2
+---@field score? "sigmoid"|"softmax" what weighs experts: `"sigmoid"` or `"softmax"` of the router's logits; default sigmoid
+---@field normalize? boolean whether the weights of a token's experts sum up to 1, before scale; default false
+---@field top_groups? integer groups that a token may choose from, the best by the sum of their two best scores; default all
+---@field balance? number how far the bias moves after each applied step, up where an expert got fewer tokens than the mean; needs bias = true; default 0
+---@field align? integer the rows of an expert fill a multiple of this, so that blocks and rotations along tokens stay inside an expert; default 32
+---@field down_init? mpt.init initial weight of down_proj, as `init`; default init
+
 ---Draws the forward pass, one operation a word.
 ---@class mpt.nn
----@field linear fun(fields: mpt.nn_linear_fields): mpt.tensor y = x w^T + b: x, w, [bias], [x factor], [w factor] -> y
+---@field linear fun(fields: mpt.nn_linear_fields): mpt.tensor y = x w^T + b: x, w, [bias], [x factor], [w factor], [offsets of experts] -> y
 ---@field embedding fun(fields: mpt.nn_embedding_fields): mpt.tensor rows of a table: ids, table -> x
 ---@field rmsnorm fun(fields: mpt.nn_rmsnorm_fields): mpt.tensor x, weight -> y
 ---@field layernorm fun(fields: mpt.nn_layernorm_fields): mpt.tensor x, weight, [bias] -> y
 ---@field gated_rmsnorm fun(fields: mpt.nn_gated_rmsnorm_fields): mpt.tensor grouped RMSNorm of x * silu(z): x, z, weight -> y
----@field attention fun(fields: mpt.nn_attention_fields): mpt.tensor causal, grouped-query: q, k, v -> o, log-sum-exp
+---@field attention fun(fields: mpt.nn_attention_fields): mpt.tensor causal, grouped-query, behind rope where q and k have positions: q, k, v -> o, log-sum-exp
 ---@field conv1d fun(fields: mpt.nn_conv1d_fields): mpt.tensor depthwise causal convolution: x, weight, [bias] -> y
 ---@field ssm_scan fun(fields: mpt.nn_ssm_scan_fields): mpt.tensor Mamba-2: x, B, C, dt, A_log, D, dt_bias -> y, states
 ---@field gelu fun(fields: mpt.nn_gelu_fields|mpt.tensor, ...: mpt.tensor): mpt.tensor x * Phi(x), by tanh or erf
 ---@field silu fun(fields: mpt.nn_silu_fields|mpt.tensor, ...: mpt.tensor): mpt.tensor x * sigmoid(x)
 ---@field relu2 fun(fields: mpt.nn_relu2_fields|mpt.tensor, ...: mpt.tensor): mpt.tensor max(x, 0)^2
+---@field softplus fun(fields: mpt.nn_softplus_fields|mpt.tensor, ...: mpt.tensor): mpt.tensor log(1 + exp(x))
+---@field swiglu fun(fields: mpt.nn_swiglu_fields|mpt.tensor, ...: mpt.tensor): mpt.tensor silu(gate) * up: gate, up -> y
+---@field softmax fun(fields: mpt.nn_softmax_fields|mpt.tensor, ...: mpt.tensor): mpt.tensor exp(x) over its sum, row by row
+---@field scale fun(fields: mpt.nn_scale_fields|mpt.tensor, ...: mpt.tensor): mpt.tensor factor * x
+---@field dropout fun(fields: mpt.nn_dropout_fields): mpt.tensor a share p of x to zero, the rest times 1 / (1 - p); keyed bits
+---@field rope fun(fields: mpt.nn_rope_fields|mpt.tensor, ...: mpt.tensor): mpt.tensor rotary positions: halves of each head turned by angles of its token
 ---@field add fun(fields: mpt.nn_add_fields|mpt.tensor, ...: mpt.tensor): mpt.tensor a + b
 ---@field mul fun(fields: mpt.nn_mul_fields|mpt.tensor, ...: mpt.tensor): mpt.tensor a * b
 ---@field split fun(fields: mpt.nn_split_fields|mpt.tensor, ...: mpt.tensor): mpt.tensor ... columns into parts
 ---@field concat fun(fields: mpt.nn_concat_fields|mpt.tensor, ...: mpt.tensor): mpt.tensor parts into columns
 ---@field cross_entropy fun(fields: mpt.nn_cross_entropy_fields|mpt.tensor, ...: mpt.tensor) mean over targets: logits, targets -> loss
+---@field moe fun(fields: mpt.nn_moe_fields): mpt.tensor mixture of experts, without a shared one: x -> y
 ---@field tokens fun(): mpt.tensor the batch's token ids
 ---@field positions fun(): mpt.tensor the position of each token
 ---@field vocab fun(): integer how many words the data has
@@ -371,6 +437,9 @@
 ---@field graph fun(nn: mpt.nn, size: table) The function that draws: of `nn` and of the size. Required.
 ---@field root? string What paths of blocks begin with: `"h"` gives `h.0.`. Default `"layers"`.
 ---@field prefix? string What names of its tensors begin with in checkpoints: `"transformer."`. Default nothing. Files with another root are read all the same.
+---@field defaults? table<string, any> Fields that a size may leave out, with what they are then: `{ layer_norm_epsilon = 1e-5 }`. Default none.
+---@field only? table<string, any> Fields that change what is computed, with the values that the model has, one or a list: `{ hidden_act = "silu" }`. Another one is refused. Default none.
+---@field config? fun(fields: table, of_file: boolean): string? A function that rewrites other spellings in a table of fields, of a size or of a config.json (the second argument tells which: true of a file), and gives a text where they cannot be. Default none.
 
 ---@class mpt.current
 
@@ -518,9 +587,23 @@ function dynamic(fields) end
 ---@class mpt.text
 
 ---The bytes of a file.
----@param a string
+---@param a string|mpt.text_fields
 ---@return mpt.text
 function text(a) end
+
+---@class mpt.tokens
+
+---The ids of a token file; which of the formats it has, its content says.
+---@param a string|mpt.tokens_fields
+---@return mpt.tokens
+function tokens(a) end
+
+---@class mpt.batches
+
+---Batches that were cut before; what the run leaves over is its validation.
+---@param a string|mpt.batches_fields
+---@return mpt.batches
+function batches(a) end
 
 ---@class mpt.synthetic: mpt.synthetic_fields
 
@@ -542,9 +625,12 @@ function recipe(fields) end
 function replace(fields) end
 
 ---A family of models: how one is drawn, and its sizes.
----@param fields mpt.model_fields
----@return mpt.model
-function model(fields) end
+---@class mpt.model_word
+---@overload fun(fields: mpt.model_fields): mpt.model
+---@field from_config fun(path: string, changes?: table): mpt.model_size The model that a Hugging Face config.json describes; changes replace its fields.
+
+---@type mpt.model_word
+model = nil
 
 ---fp32 elements of 32 bits, without a scale
 ---@type mpt.format

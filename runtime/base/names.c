@@ -19,6 +19,15 @@ static int min3(int a, int b, int c) {
     return m < c ? m : c;
 }
 
+/* Capitals are no slip: NVFP4 means nvfp4. */
+static char fold(char c) {
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+static bool same(char a, char b) {
+    return fold(a) == fold(b);
+}
+
 /* Optimal string alignment distance: insert, delete, replace, swap of neighbours cost 1 each.
  */
 static int distance(const char *a, const char *b) {
@@ -31,8 +40,9 @@ static int distance(const char *a, const char *b) {
         int *row = d[i % 3], *up = d[(i - 1) % 3], *up2 = d[(i + 1) % 3];
         row[0] = i;
         for (int j = 1; j <= nb; j++) {
-            row[j] = min3(up[j] + 1, row[j - 1] + 1, up[j - 1] + (a[i - 1] != b[j - 1]));
-            bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            row[j] = min3(up[j] + 1, row[j - 1] + 1, up[j - 1] + !same(a[i - 1], b[j - 1]));
+            bool swapped =
+                i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]);
             if (swapped && up2[j - 2] + 1 < row[j])
                 row[j] = up2[j - 2] + 1;
         }

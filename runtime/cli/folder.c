@@ -90,7 +90,7 @@ mpt_exit mpt_folder_create(mpt_folder *folder, const char *out, const char *reci
 }
 
 mpt_exit mpt_folder_open(mpt_folder *folder, const char *name, FILE **out) {
-    char path[MPT_FOLDER_PATH + 32];
+    char path[2 * MPT_FOLDER_PATH];
     snprintf(path, sizeof path, "%s/%s", folder->path, name);
     *out = fopen(path, "wx");
     if (*out)
@@ -119,6 +119,26 @@ bool mpt_folder_close(mpt_folder *folder, FILE *file, const char *name) {
     if (fclose(file) != 0 || !good)
         return write_failed(folder, name);
     return true;
+}
+
+mpt_exit mpt_folder_copy(mpt_folder *folder, const char *name, const char *text,
+                         size_t length) {
+    char path[MPT_FOLDER_PATH];
+    FILE *file;
+    int n = snprintf(path, sizeof path, "%s/%s", folder->path, name);
+    char *slash = n > 0 && n < (int)sizeof path - 32 ? strrchr(path, '/') : NULL;
+    if (!slash) {
+        errno = ENAMETOOLONG;
+        return machine_fault("cannot copy what the recipe required", name);
+    }
+    *slash = 0;
+    if (!make_folders(path) && errno != EEXIST)
+        return machine_fault("cannot make the folder", path);
+    mpt_exit opened = mpt_folder_open(folder, name, &file);
+    if (opened != MPT_EXIT_DONE)
+        return opened;
+    fwrite(text, 1, length, file);
+    return mpt_folder_close(folder, file, name) ? MPT_EXIT_DONE : MPT_EXIT_MACHINE;
 }
 
 /* After a failed write nothing more is written, so that `whole` stays the end of the lines. */

@@ -1,6 +1,7 @@
 /* The run folder: where a run's recipe, plan, metrics and timing are kept.
  *
  *   recipe.lua     the recipe as it was run
+ *   models/ ...    what it required, beside it as it looks for them
  *   plan.json      the plan of the model that was trained
  *   metrics.jsonl  one object a line, the same in every run of the recipe
  *   timing.jsonl   step times, which differ from run to run
@@ -13,6 +14,9 @@
 #include "cli/cli.h"
 
 enum { MPT_FOLDER_PATH = 1024 };
+
+/* Stands in recipe.lua before the options of the run, one a comment. */
+#define MPT_FOLDER_AS_RUN "\n-- as run, with these on the command line:\n"
 
 typedef struct mpt_folder {
     char path[MPT_FOLDER_PATH];
@@ -31,6 +35,9 @@ mpt_exit mpt_folder_create(mpt_folder *folder, const char *out, const char *reci
 /* Makes a file of the folder, which must not be there yet: MPT_EXIT_USAGE where it is, because
  * then another run has come in between. The reason is on stderr. */
 mpt_exit mpt_folder_open(mpt_folder *folder, const char *name, FILE **out);
+
+/* Writes a file whose name may lead through folders, which are made. */
+mpt_exit mpt_folder_copy(mpt_folder *folder, const char *name, const char *text, size_t length);
 
 /* Closes a file; false with the reason on stderr where what was written did not arrive. */
 bool mpt_folder_close(mpt_folder *folder, FILE *file, const char *name);

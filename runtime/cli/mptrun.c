@@ -11,10 +11,12 @@
 #include "cli/check.h"
 #include "cli/cli.h"
 #include "cli/colour.h"
+#include "cli/eval.h"
 #include "cli/export.h"
 #include "cli/inspect.h"
 #include "cli/options.h"
 #include "cli/run.h"
+#include "cli/sample.h"
 #include "cli/tools.h"
 #include "cli/waiting.h"
 
@@ -130,9 +132,15 @@ static mpt_exit call(mpt_ctx *ctx, const mpt_options *options, mpt_progress *pro
     case MPT_COMMAND_PROBE:
         return mpt_cli_probe(ctx, options, progress);
     case MPT_COMMAND_BENCH:
-        return mpt_cli_bench(ctx, options);
+        return mpt_cli_bench(ctx, options, progress);
+    case MPT_COMMAND_TOKENS:
+        return mpt_cli_tokens(ctx, options);
+    case MPT_COMMAND_EVAL:
+        return mpt_cli_eval(ctx, options, progress);
     case MPT_COMMAND_EXPORT:
         return mpt_cli_export(ctx, options);
+    case MPT_COMMAND_SAMPLE:
+        return mpt_cli_sample(ctx, options, progress);
     default:
         return mpt_cli_run(ctx, options, progress);
     }

@@ -54,18 +54,47 @@ const mpt_command_row mpt_command_rows[MPT_COMMAND_COUNT] = {
          "  mptrun probe model.safetensors --formats nvfp4,mxfp4,e4m3\n"
          "  mptrun probe model/ --formats 'nvfp4, nvfp4 { block = {16, 16} }' "
          "--json\n"},
-    [MPT_COMMAND_BENCH] = {"bench", "--quantizers",
-                           "the speed of each quantizer, and as a fraction of a plain copy in "
-                           "the same run",
-                           0, 0, NULL,
+    [MPT_COMMAND_BENCH] = {"bench", "RECIPE.lua|--quantizers",
+                           "where the time of a recipe's steps goes, beside the peak of the "
+                           "GEMM library in the same run; or the speed of each quantizer, and "
+                           "as a fraction of a plain copy in the same run",
+                           0, 1, NULL,
+                           "  mptrun bench recipes/gpt2_nvfp4.lua --steps 10\n"
                            "  mptrun bench --quantizers\n"
                            "  mptrun bench --quantizers --threads 1 --rows 2048 --json\n"},
+    [MPT_COMMAND_TOKENS] =
+        {"tokens", "IN [OUT]",
+         "says what a token file holds, or makes one of the bytes of a text or of another "
+         "token "
+         "file; which format IN has, its content says",
+         1, 2, "which file?",
+         "  mptrun tokens train.bin\n"
+         "  mptrun tokens corpus.txt corpus.bin --format llmc\n"
+         "  mptrun tokens gpt2_train.bin my_corpus --format megatron --vocab 50257\n"},
     [MPT_COMMAND_EXPORT] = {"export", "RECIPE.lua",
                             "writes the model's weights, those of --weights or the initial "
                             "ones, to --out: safetensors, or a checkpoint of llm.c",
                             1, 1, "which recipe?",
                             "  mptrun export recipes/gpt2_bf16.lua --weights model.safetensors "
                             "--out gpt2.bin\n"},
+    [MPT_COMMAND_EVAL] = {"eval", "RECIPE.lua",
+                          "one forward pass of --weights over --tokens, with --grads also "
+                          "backward: logits, loss and gradients go to --out. Without --tokens: "
+                          "loss, perplexity and accuracy on the validation part of the data",
+                          1, 1, "which recipe?",
+                          "  mptrun eval recipes/gpt2_bf16.lua --weights model.safetensors "
+                          "--data corpus.txt\n"
+                          "  mptrun eval model.lua --weights w.safetensors --tokens "
+                          "t.safetensors --out o.safetensors --grads\n"},
+    [MPT_COMMAND_SAMPLE] =
+        {"sample", "RUN",
+         "text from a model that was trained on bytes: from a run folder, or from a recipe "
+         "with "
+         "--weights",
+         1, 1, "which run folder, or which recipe?",
+         "  mptrun sample runs/gpt2_nvfp4-1 --prompt 'ROMEO:' --tokens 300\n"
+         "  mptrun sample recipes/gpt2_nvfp4.lua --weights model.safetensors --temperature 0.7 "
+         "--top-k 20\n"},
     [MPT_COMMAND_HELP] = {"help", "[COMMAND]", "this text, or that of one command", 0, 1, NULL,
                           "  mptrun --help-recipe rounding\n"},
 };
@@ -79,11 +108,18 @@ enum {
     QUANTIZE = 1 << MPT_COMMAND_QUANTIZE,
     PROBE = 1 << MPT_COMMAND_PROBE,
     BENCH = 1 << MPT_COMMAND_BENCH,
-    EXPORT = 1 << MPT_COMMAND_EXPORT
+    TOKENS = 1 << MPT_COMMAND_TOKENS,
+    EXPORT = 1 << MPT_COMMAND_EXPORT,
+    EVAL = 1 << MPT_COMMAND_EVAL,
+    SAMPLE = 1 << MPT_COMMAND_SAMPLE
 };
 /* Of commands that compile a recipe, and of those that work on tensors. */
 enum { READERS = PLAN | CHECK | EXPLAIN | DIFF };
-enum { RECIPES = RUN | READERS | EXPORT, TENSORS = QUANTIZE | PROBE | BENCH, ALONE = 0 };
+enum {
+    RECIPES = RUN | READERS | EXPORT | EVAL | SAMPLE,
+    TENSORS = QUANTIZE | PROBE | BENCH,
+    ALONE = 0
+};
 
 /* In the order of mpt_model_choice, of mpt_device and MPT_CLI_DEVICE_CUDA, of mpt_target. */
 static const char *const models[] = {"auto", "full", "proxy", NULL};
@@ -92,36 +128,50 @@ static const char *const targets[] = {"host", "sm80", "sm90", "sm100", NULL};
 /* In the order of mpt_weight_type. */
 static const char *const dtypes[] = {"fp32", "bf16", "fp16", NULL};
 
+const char *const mpt_token_inputs[] = {"auto", "text", "nanogpt", NULL};
+const char *const mpt_token_outputs[] = {"llmc", "nanogpt", "llmc32", "megatron", NULL};
+
 #define AT(member) offsetof(mpt_options, member)
 const mpt_option_row mpt_option_rows[] = {
-    {"set", 's', "PATH=VALUE", MPT_OPTION_SET, RECIPES, 0, NULL,
+    {"set", 's', "PATH=VALUE", MPT_OPTION_SET, RECIPES | BENCH, 0, NULL,
      "sets a field of the recipe, after everything else; may be given again"},
     {"seed", 0, "N", MPT_OPTION_SEED, RECIPES | QUANTIZE | PROBE, AT(seed), NULL,
      "the same as --set train.seed=N. quantize and probe: of stochastic rounding and random "
-     "signs; default 0"},
-    {"data", 0, "FILE", MPT_OPTION_TEXT, RECIPES, AT(data), NULL,
-     "trains on the bytes of this file instead of the recipe's data"},
-    {"model", 0, "WHICH", MPT_OPTION_CHOICE, RECIPES, AT(model), models,
-     "auto, full or proxy. run: auto is the full model where it fits in memory and ends within "
+     "signs; sample: of the bytes that are drawn; default 0"},
+    {"data", 0, "FILE", MPT_OPTION_TEXT, RECIPES | BENCH, AT(data), NULL,
+     "trains on this file instead of the recipe's data: tokens or batches where its content "
+     "says so, else its bytes"},
+    {"model", 0, "WHICH", MPT_OPTION_CHOICE, RECIPES | BENCH, AT(model), models,
+     "auto, full or proxy. run and bench: auto is the full model where it fits in memory and "
+     "ends within "
      "a day, else the proxy. The commands that do not train: full unless told otherwise"},
-    {"device", 0, "NAME", MPT_OPTION_CHOICE, RECIPES | QUANTIZE, AT(device), devices,
+    {"device", 0, "NAME", MPT_OPTION_CHOICE, RECIPES | QUANTIZE | BENCH, AT(device), devices,
      "auto, ref (the definition, slow) or cpu; plan and check: also cuda, for --target sm100"},
     {"target", 0, "NAME", MPT_OPTION_CHOICE, PLAN | CHECK, AT(target), targets,
      "host (default), sm80, sm90 or sm100: whose memory is counted, and which GEMMs that GPU "
      "has to emulate"},
-    {"threads", 0, "N", MPT_OPTION_COUNT, RUN | PLAN | TENSORS | EXPORT, AT(threads), NULL,
-     "default: all cores"},
-    {"out", 'o', "DIR", MPT_OPTION_TEXT, RUN | EXPORT, AT(out), NULL,
+    {"threads", 0, "N", MPT_OPTION_COUNT, RUN | PLAN | TENSORS | EXPORT | EVAL | SAMPLE,
+     AT(threads), NULL, "default: all cores"},
+    {"out", 'o', "DIR", MPT_OPTION_TEXT, RUN | EXPORT | EVAL, AT(out), NULL,
      "the run folder, new or empty; default: the next free runs/NAME-N. export: a file that "
-     "ends in .safetensors or .bin (llm.c), or a folder"},
-    {"weights", 0, "FILE", MPT_OPTION_TEXT, RUN | EXPORT, AT(weights), NULL,
+     "ends in .safetensors or .bin (llm.c), or a folder. eval: the file of logits and loss"},
+    {"weights", 0, "FILE", MPT_OPTION_TEXT, RUN | EXPORT | EVAL | SAMPLE, AT(weights), NULL,
      "starts from a checkpoint: safetensors, an index of shards, a folder, or one of llm.c"},
     {"dtype", 0, "NAME", MPT_OPTION_CHOICE, EXPORT, AT(dtype), dtypes,
      "fp32 (default), bf16 or fp16: of the weights in the file"},
-    {"quiet", 'q', NULL, MPT_OPTION_FLAG, RUN | QUANTIZE | PROBE, AT(quiet), NULL,
-     "no plan and no progress, only the result"},
-    {"json", 0, NULL, MPT_OPTION_FLAG, READERS | TENSORS, AT(json), NULL,
+    {"quiet", 'q', NULL, MPT_OPTION_FLAG, RUN | QUANTIZE | PROBE | EVAL | SAMPLE, AT(quiet),
+     NULL, "no plan and no progress, only the result"},
+    {"json", 0, NULL, MPT_OPTION_FLAG, READERS | TENSORS | TOKENS | EVAL, AT(json), NULL,
      "the plan (with --schedule: the schedule) or the result as JSON"},
+    {"tokens", 0, "FILE|N", MPT_OPTION_TEXT, EVAL | SAMPLE, AT(tokens), NULL,
+     "eval: safetensors with tokens and targets, I32 [batch, tokens], or tokens, I32 [1, "
+     "batch, "
+     "tokens + 1]. sample: how many bytes are drawn; default 256"},
+    {"grads", 0, NULL, MPT_OPTION_FLAG, EVAL, AT(grads), NULL,
+     "also the gradients of the loss, by the names of the weights"},
+    {"inject", 0, "FAULT", MPT_OPTION_FAULT, RUN, 0, NULL,
+     "a drill: puts a fault into one element at one step, counted from 0. grad:NAME=inf@STEP, "
+     "act:LAYER=nan@STEP, weight:NAME=1e30@STEP; may be given again"},
     {"phase", 0, "NAME", MPT_OPTION_TEXT, EXPLAIN, AT(phase), NULL,
      "explains one phase; default: all, with what changes in the later ones"},
     {"schedule", 0, NULL, MPT_OPTION_FLAG, PLAN, AT(schedule), NULL,
@@ -139,8 +189,27 @@ const mpt_option_row mpt_option_rows[] = {
      "quantizers separated by commas; default: nvfp4,mxfp4,mxfp6,mxfp8,e4m3"},
     {"quantizers", 0, NULL, MPT_OPTION_FLAG, BENCH, AT(quantizers), NULL,
      "measures the quantizers"},
-    {"rows", 0, "N", MPT_OPTION_EXTENT, BENCH, AT(rows), NULL, "of the matrix; default 4096"},
-    {"cols", 0, "N", MPT_OPTION_EXTENT, BENCH, AT(cols), NULL, "of the matrix; default 4096"},
+    {"steps", 0, "N", MPT_OPTION_COUNT, BENCH, AT(steps), NULL,
+     "that are timed, after two of warm-up; default 5"},
+    {"rows", 0, "N", MPT_OPTION_EXTENT, BENCH, AT(rows), NULL,
+     "of the matrix of --quantizers; default 4096"},
+    {"cols", 0, "N", MPT_OPTION_EXTENT, BENCH, AT(cols), NULL,
+     "of the matrix of --quantizers; default 4096"},
+    {"format", 0, "NAME", MPT_OPTION_CHOICE, TOKENS, AT(format), mpt_token_outputs,
+     "of OUT: llmc (default), nanogpt, llmc32 or megatron"},
+    {"vocab", 0, "N", MPT_OPTION_WORDS, TOKENS, AT(vocab), NULL,
+     "words of the tokenizer: an id that is not below it is an error"},
+    {"from", 0, "NAME", MPT_OPTION_CHOICE, TOKENS, AT(from), mpt_token_inputs,
+     "what an IN without a header is: text or nanogpt; default: nanogpt where it has a byte 0 "
+     "and an even size"},
+    {"prompt", 0, "TEXT", MPT_OPTION_ANY, SAMPLE, AT(prompt), NULL,
+     "what the text begins with; default: nothing, it begins behind a newline"},
+    {"temperature", 0, "T", MPT_OPTION_REAL, SAMPLE, AT(temperature), NULL,
+     "divides the logits: below 1 the probable becomes more so; 0 takes the most probable "
+     "byte. "
+     "Default 1"},
+    {"top-k", 0, "K", MPT_OPTION_EXTENT, SAMPLE, AT(top_k), NULL,
+     "draws among the K most probable bytes only; default: all"},
     {"list-ops", 0, NULL, MPT_OPTION_FLAG, ALONE, AT(list_ops), NULL,
      "the ops of this build and the kernels of each"},
     {"list-formats", 0, NULL, MPT_OPTION_FLAG, ALONE, AT(list_formats), NULL,

@@ -22,9 +22,13 @@ typedef enum mpt_option_kind {
     MPT_OPTION_CHOICE, /* int: index into `choices` */
     MPT_OPTION_COUNT,  /* int, 1 to 4096 */
     MPT_OPTION_SET,    /* PATH=VALUE, appended to `sets` */
+    MPT_OPTION_FAULT,  /* PLACE:NAME=VALUE@STEP, appended to `inject` */
     MPT_OPTION_SEED,   /* uint64_t; and train.seed=N, appended to `sets` */
     MPT_OPTION_STEP,   /* uint64_t, 0 to 2^32 - 1 */
     MPT_OPTION_EXTENT, /* uint64_t, 1 to 2^20 */
+    MPT_OPTION_WORDS,  /* uint64_t, 1 to 2^31 - 1 */
+    MPT_OPTION_ANY,    /* const char *, also empty */
+    MPT_OPTION_REAL,   /* double, 0 or more */
     MPT_OPTION_STAGE   /* const char *: the name of a stage */
 } mpt_option_kind;
 
@@ -38,6 +42,9 @@ typedef struct mpt_option_row {
     const char *const *choices;
     const char *doc;
 } mpt_option_row;
+
+/* What --from and --format take: the words of mpt_tokens_options. The first is the default. */
+extern const char *const mpt_token_inputs[], *const mpt_token_outputs[];
 
 enum { MPT_OPTIONS_MAX = 64 }; /* there are fewer rows: option_rows.c asserts it */
 

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -89,6 +90,14 @@ static mpt_exit read_number(const mpt_option_row *row, const char *value, uint64
     return bad_value(row, value, wanted);
 }
 
+static mpt_exit read_real(const mpt_option_row *row, const char *value, double *out) {
+    char *end = NULL;
+    *out = strtod(value, &end);
+    if (end == value || *end || !isfinite(*out) || *out < 0)
+        return bad_value(row, value, "a number of 0 or more");
+    return MPT_EXIT_DONE;
+}
+
 static mpt_exit read_choice(const mpt_option_row *row, const char *value, int *out) {
     int n = 0;
     for (; row->choices[n]; n++) {
@@ -121,6 +130,19 @@ static mpt_exit read_stage(const mpt_option_row *row, const char *value, const c
     return usage(mpt_nearest(value, names, n), "");
 }
 
+/* Its form alone: the names are the model's, and the library knows them. */
+static mpt_exit add_fault(mpt_options *options, const mpt_option_row *row, const char *value) {
+    const char *equals = strrchr(value, '='), *at = strrchr(value, '@');
+    if (!strchr(value, ':') || !equals || !at || at < equals)
+        return bad_value(row, value, "PLACE:NAME=VALUE@STEP, such as grad:wte.weight=inf@3");
+    if (options->n_inject == MPT_CLI_FAULTS) {
+        fprintf(stderr, "mptrun: more than %d --inject\n", (int)MPT_CLI_FAULTS);
+        return MPT_EXIT_USAGE;
+    }
+    options->inject[options->n_inject++] = value;
+    return MPT_EXIT_DONE;
+}
+
 /* One option with its value (NULL for flags) into the struct. */
 static mpt_exit take(mpt_options *options, const mpt_option_row *row, const char *value) {
     void *at = (char *)options + row->offset;
@@ -134,6 +156,11 @@ static mpt_exit take(mpt_options *options, const mpt_option_row *row, const char
             return bad_value(row, value, "a name");
         *(const char **)at = value;
         return MPT_EXIT_DONE;
+    case MPT_OPTION_ANY:
+        *(const char **)at = value;
+        return MPT_EXIT_DONE;
+    case MPT_OPTION_REAL:
+        return read_real(row, value, at);
     case MPT_OPTION_CHOICE:
         return read_choice(row, value, at);
     case MPT_OPTION_COUNT:
@@ -144,6 +171,8 @@ static mpt_exit take(mpt_options *options, const mpt_option_row *row, const char
         if (!equals || equals == value)
             return bad_value(row, value, "PATH=VALUE, such as train.steps=20");
         return add_set(options, value, (size_t)(equals - value), equals + 1);
+    case MPT_OPTION_FAULT:
+        return add_fault(options, row, value);
     case MPT_OPTION_SEED:
         if (read_number(row, value, 0, UINT64_MAX, at) != MPT_EXIT_DONE)
             return MPT_EXIT_USAGE;
@@ -152,6 +181,8 @@ static mpt_exit take(mpt_options *options, const mpt_option_row *row, const char
         return read_number(row, value, 0, UINT32_MAX, at);
     case MPT_OPTION_EXTENT:
         return read_number(row, value, 1, 1 << 20, at);
+    case MPT_OPTION_WORDS:
+        return read_number(row, value, 1, INT32_MAX, at);
     }
     return MPT_EXIT_USAGE;
 }
@@ -316,7 +347,8 @@ static mpt_exit check_cuda(const mpt_options *options) {
         return MPT_EXIT_DONE;
     bool plans = options->command == MPT_COMMAND_PLAN || options->command == MPT_COMMAND_CHECK;
     if (options->command == MPT_COMMAND_RUN || options->command == MPT_COMMAND_QUANTIZE ||
-        options->command == MPT_COMMAND_EXPORT) {
+        options->command == MPT_COMMAND_BENCH || options->command == MPT_COMMAND_EXPORT ||
+        options->command == MPT_COMMAND_EVAL || options->command == MPT_COMMAND_SAMPLE) {
         fprintf(stderr, "mptrun: --device cuda: this build computes on ref and cpu only; plan "
                         "and check take it, as --target sm100\n");
         return MPT_EXIT_MACHINE;
@@ -327,6 +359,53 @@ static mpt_exit check_cuda(const mpt_options *options) {
     return MPT_EXIT_DONE;
 }
 
+/* bench measures a recipe's steps or the quantizers, each with options of its own. */
+static mpt_exit check_bench(const mpt_options *options) {
+    const char *odd = NULL;
+    if (options->n_words == 0 && !options->quantizers) {
+        fprintf(stderr,
+                "mptrun: bench of what? mptrun bench RECIPE.lua measures the steps of a "
+                "recipe, mptrun bench --quantizers the quantizers; see mptrun help "
+                "bench\n");
+        return MPT_EXIT_USAGE;
+    }
+    if (options->n_words > 0 && options->quantizers) {
+        fprintf(stderr,
+                "mptrun: bench --quantizers measures no recipe, and takes no '%s'; see mptrun "
+                "help bench\n",
+                options->words[0]);
+        return MPT_EXIT_USAGE;
+    }
+    if (options->quantizers)
+        odd = options->n_sets > 0    ? "--set"
+              : options->data        ? "--data"
+              : options->model >= 0  ? "--model"
+              : options->device != 0 ? "--device"
+              : options->steps != 0  ? "--steps"
+                                     : NULL;
+    else
+        odd = options->rows != 0 ? "--rows" : options->cols != 0 ? "--cols" : NULL;
+    if (!odd)
+        return MPT_EXIT_DONE;
+    fprintf(stderr, "mptrun: bench %s takes no %s; see mptrun help bench\n",
+            options->quantizers ? "--quantizers" : "RECIPE.lua", odd);
+    return MPT_EXIT_USAGE;
+}
+
+/* eval writes a file where tokens are given, and prints figures of data where not. */
+static mpt_exit check_eval(const mpt_options *o) {
+    const char *fault = !o->weights              ? "eval of which weights? --weights FILE"
+                        : o->tokens && !o->out   ? "eval --tokens where to? --out FILE"
+                        : !o->tokens && o->out   ? "eval --out takes --tokens FILE beside it"
+                        : !o->tokens && o->grads ? "eval --grads takes --tokens FILE beside it"
+                        : o->tokens && o->data   ? "eval takes --tokens or --data, not both"
+                                                 : NULL;
+    if (!fault)
+        return MPT_EXIT_DONE;
+    fprintf(stderr, "mptrun: %s; see mptrun help eval\n", fault);
+    return MPT_EXIT_USAGE;
+}
+
 /* Options that make no sense together, or that a command cannot do without. */
 static mpt_exit check_together(const mpt_options *options) {
     if (options->dump && options->until &&
@@ -335,11 +414,8 @@ static mpt_exit check_together(const mpt_options *options) {
                 options->until, options->dump);
         return MPT_EXIT_USAGE;
     }
-    if (options->command == MPT_COMMAND_BENCH && !options->quantizers) {
-        fprintf(stderr, "mptrun: bench of what? mptrun bench --quantizers measures the "
-                        "quantizers; see mptrun help bench\n");
+    if (options->command == MPT_COMMAND_BENCH && check_bench(options) != MPT_EXIT_DONE)
         return MPT_EXIT_USAGE;
-    }
     if (options->command == MPT_COMMAND_EXPORT && !options->out) {
         fprintf(stderr,
                 "mptrun: export where? mptrun export %s --out model.safetensors; see "
@@ -347,6 +423,8 @@ static mpt_exit check_together(const mpt_options *options) {
                 options->words[0]);
         return MPT_EXIT_USAGE;
     }
+    if (options->command == MPT_COMMAND_EVAL && check_eval(options) != MPT_EXIT_DONE)
+        return MPT_EXIT_USAGE;
     return check_cuda(options);
 }
 
@@ -371,7 +449,7 @@ mpt_exit mpt_options_parse(mpt_options *options, int argc, char **argv) {
     char shorts[2 * MPT_OPTIONS_MAX + 2];
     bool given[MPT_OPTIONS_MAX] = {false};
     int code;
-    *options = (mpt_options){.model = -1, .target = -1};
+    *options = (mpt_options){.model = -1, .target = -1, .temperature = 1};
     make_getopt(longs, shorts);
     opterr = 0;
     while ((code = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {

@@ -16,11 +16,15 @@ typedef enum mpt_command {
     MPT_COMMAND_QUANTIZE,
     MPT_COMMAND_PROBE,
     MPT_COMMAND_BENCH,
+    MPT_COMMAND_TOKENS,
     MPT_COMMAND_EXPORT,
+    MPT_COMMAND_EVAL,
+    MPT_COMMAND_SAMPLE,
     MPT_COMMAND_HELP,
     MPT_COMMAND_COUNT
 } mpt_command;
 
+enum { MPT_CLI_FAULTS = 64 };
 enum { MPT_CLI_SETS = 64, MPT_CLI_SET_TEXT = 8192 };
 enum {
     MPT_CLI_DEVICE_CUDA = MPT_DEVICE_CPU + 1
@@ -39,13 +43,23 @@ typedef struct mpt_options {
     int device; /* mpt_device, or MPT_CLI_DEVICE_CUDA */
     int target; /* mpt_target, or -1: not said */
     int threads;
+    int steps;     /* of bench; 0: not said */
     uint64_t seed; /* where no recipe is there to hold it; 0: not said */
     uint64_t step;
     uint64_t rows, cols; /* 0: not said */
+    int from, format;    /* of tokens: mpt_token_inputs, mpt_token_outputs */
+    uint64_t vocab;      /* 0: not said */
     const char *data, *out;
+    const char *tokens; /* of eval a file, of sample a number; NULL: not said */
+    bool grads;
+    int n_inject;
+    const char *inject[MPT_CLI_FAULTS];
     const char *weights; /* NULL: not said */
     int dtype;           /* mpt_weight_type */
-    const char *formats;      /* NULL: not said */
+    const char *formats; /* NULL: not said */
+    const char *prompt;  /* NULL: not said */
+    double temperature;
+    uint64_t top_k;           /* 0: not said */
     const char *dump, *until; /* names of stages */
     const char *phase;        /* NULL: not said */
     bool json, quiet, schedule, columnwise, quantizers;

@@ -30,15 +30,20 @@ typedef struct run {
 
 /* ---- loading and compiling ---- */
 
-mpt_status mpt_cli_load(mpt_ctx *ctx, const mpt_options *options, const char *path,
-                        mpt_recipe **out) {
+mpt_status mpt_cli_load_sets(mpt_ctx *ctx, const char *path, const mpt_set *sets, int n_sets,
+                             mpt_recipe **out) {
     char tree[4096];
     mpt_load_options load = MPT_LOAD_OPTIONS_INIT;
-    load.sets = options->sets;
-    load.n_sets = options->n_sets;
+    load.sets = sets;
+    load.n_sets = n_sets;
     if (mpt_cli_tree(tree, sizeof tree))
         load.tree = tree;
     return mpt_recipe_load_file(ctx, path, &load, out);
+}
+
+mpt_status mpt_cli_load(mpt_ctx *ctx, const mpt_options *options, const char *path,
+                        mpt_recipe **out) {
+    return mpt_cli_load_sets(ctx, path, options->sets, options->n_sets, out);
 }
 
 mpt_status mpt_cli_compile(mpt_recipe *recipe, const mpt_options *options,
@@ -53,6 +58,7 @@ mpt_status mpt_cli_compile(mpt_recipe *recipe, const mpt_options *options,
                                           : MPT_TARGET_HOST;
     compile.n_threads = options->threads;
     compile.data = options->data;
+    compile.own_tokens = options->tokens != NULL;
     return mpt_compile(recipe, &compile, out);
 }
 
@@ -125,16 +131,31 @@ static mpt_exit write_recipe(run *r) {
     if (opened != MPT_EXIT_DONE)
         return opened;
     fputs(text ? text : "", file);
-    if (r->options->n_sets > 0 || r->options->data || r->options->weights)
-        fputs("\n-- as run, with these on the command line:\n", file);
+    bool chosen = r->options->model >= 0 || r->info.proxy || *r->info.why;
+    if (r->options->n_sets > 0 || r->options->data || r->options->weights ||
+        r->options->n_inject > 0 || chosen)
+        fputs(MPT_FOLDER_AS_RUN, file);
     for (int i = 0; i < r->options->n_sets; i++)
         fprintf(file, "--   --set %s=%s\n", r->options->sets[i].path,
                 r->options->sets[i].value);
     if (r->options->data)
         fprintf(file, "--   --data %s\n", r->options->data);
+    if (chosen)
+        fprintf(file, "--   --model %s\n", r->info.proxy ? "proxy" : "full");
     if (r->options->weights)
         fprintf(file, "--   --weights %s\n", r->options->weights);
+    for (int i = 0; i < r->options->n_inject; i++)
+        fprintf(file, "--   --inject %s\n", r->options->inject[i]);
     return mpt_folder_close(&r->folder, file, "recipe.lua") ? MPT_EXIT_DONE : MPT_EXIT_MACHINE;
+}
+
+/* What the recipe required goes along: in the folder it means the same for ever. */
+static mpt_exit copy_files(run *r) {
+    mpt_recipe_file file;
+    mpt_exit made = MPT_EXIT_DONE;
+    for (int i = 0; made == MPT_EXIT_DONE && mpt_recipe_get_file(r->recipe, i, &file); i++)
+        made = mpt_folder_copy(&r->folder, file.name, file.text, file.length);
+    return made;
 }
 
 static mpt_exit fill_folder(run *r) {
@@ -142,6 +163,8 @@ static mpt_exit fill_folder(run *r) {
     mpt_exit made = mpt_folder_create(&r->folder, r->options->out, r->info.recipe);
     if (made == MPT_EXIT_DONE)
         made = write_recipe(r);
+    if (made == MPT_EXIT_DONE)
+        made = copy_files(r);
     if (made == MPT_EXIT_DONE)
         made = mpt_folder_open(&r->folder, "plan.json", &file);
     if (made != MPT_EXIT_DONE)
@@ -282,6 +305,8 @@ static mpt_exit run_program(run *r) {
     mpt_trainer_options options = MPT_TRAINER_OPTIONS_INIT;
     options.metrics = mpt_folder_metrics;
     options.metrics_ud = &r->folder;
+    options.inject = r->options->inject;
+    options.n_inject = r->options->n_inject;
     mpt_status status = mpt_trainer_create(r->program, &options, &r->trainer);
     if (status == MPT_OK && r->options->weights)
         status = mpt_trainer_load_weights(r->trainer, r->options->weights);

@@ -12,6 +12,8 @@ mpt_exit mpt_cli_run(mpt_ctx *ctx, const mpt_options *options, mpt_progress *pro
  * `model` counts where --model was not given. */
 mpt_status mpt_cli_load(mpt_ctx *ctx, const mpt_options *options, const char *path,
                         mpt_recipe **out);
+mpt_status mpt_cli_load_sets(mpt_ctx *ctx, const char *path, const mpt_set *sets, int n_sets,
+                             mpt_recipe **out);
 mpt_status mpt_cli_compile(mpt_recipe *recipe, const mpt_options *options,
                            mpt_model_choice model, mpt_program **out);
 

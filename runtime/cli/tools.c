@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/option_rows.h"
+#include "cli/run.h"
 #include "cli/signals.h"
 #include "mpt/tools.h"
 
@@ -171,11 +173,49 @@ mpt_exit mpt_cli_probe(mpt_ctx *ctx, const mpt_options *options, mpt_progress *p
                                               : mpt_cli_printed(ctx, status);
 }
 
-mpt_exit mpt_cli_bench(mpt_ctx *ctx, const mpt_options *options) {
+/* Compiles the recipe as run does, and takes steps that nobody keeps. */
+static mpt_exit bench_recipe(mpt_ctx *ctx, const mpt_options *options, mpt_progress *progress) {
+    mpt_bench_program_options bench = MPT_BENCH_PROGRAM_OPTIONS_INIT;
+    mpt_recipe *recipe = NULL;
+    mpt_program *program = NULL;
+    bench.json = options->json;
+    bench.steps = options->steps;
+    mpt_status status = mpt_cli_load(ctx, options, options->words[0], &recipe);
+    if (status == MPT_OK)
+        status = mpt_cli_compile(recipe, options, MPT_MODEL_AUTO, &program);
+    if (status == MPT_OK) {
+        mpt_program_info info = mpt_program_get_info(program);
+        if (info.proxy && *info.why)
+            mpt_progress_note(progress, "mptrun: %s", info.why);
+        status = mpt_bench_program(program, &bench, mpt_cli_write, NULL);
+    }
+    mpt_program_destroy(program);
+    mpt_recipe_destroy(recipe);
+    return mpt_cli_printed(ctx, status);
+}
+
+mpt_exit mpt_cli_bench(mpt_ctx *ctx, const mpt_options *options, mpt_progress *progress) {
+    if (!options->quantizers)
+        return bench_recipe(ctx, options, progress);
     mpt_bench_options bench = MPT_BENCH_OPTIONS_INIT;
     bench.json = options->json;
     bench.rows = (int64_t)options->rows;
     bench.cols = (int64_t)options->cols;
     bench.n_threads = options->threads;
     return mpt_cli_printed(ctx, mpt_bench_quantizers(ctx, &bench, mpt_cli_write, NULL));
+}
+
+/* ---- tokens ---- */
+
+mpt_exit mpt_cli_tokens(mpt_ctx *ctx, const mpt_options *options) {
+    mpt_tokens_options tokens = MPT_TOKENS_OPTIONS_INIT;
+    const char *out = options->n_words > 1 ? options->words[1] : NULL;
+    tokens.from = options->from ? mpt_token_inputs[options->from] : NULL;
+    tokens.format = mpt_token_outputs[options->format];
+    tokens.vocab = (int64_t)options->vocab;
+    tokens.json = options->json;
+    if (out && check_output(out) != MPT_EXIT_DONE)
+        return MPT_EXIT_WRONG;
+    return mpt_cli_printed(
+        ctx, mpt_tokens_file(ctx, options->words[0], out, &tokens, mpt_cli_write, NULL));
 }

@@ -1,4 +1,4 @@
-/* The commands on tensors, without a recipe: `mptrun quantize`, `probe` and `bench`.
+/* The commands on tensors, without a recipe: `mptrun quantize`, `probe`, `bench` and `tokens`.
  *
  * What they compute and how it looks is the library's (runtime/tools); here are options, the
  * progress line, the signals and the summary of quantize. */
@@ -10,6 +10,7 @@
 
 mpt_exit mpt_cli_quantize(mpt_ctx *ctx, const mpt_options *options, mpt_progress *progress);
 mpt_exit mpt_cli_probe(mpt_ctx *ctx, const mpt_options *options, mpt_progress *progress);
-mpt_exit mpt_cli_bench(mpt_ctx *ctx, const mpt_options *options);
+mpt_exit mpt_cli_bench(mpt_ctx *ctx, const mpt_options *options, mpt_progress *progress);
+mpt_exit mpt_cli_tokens(mpt_ctx *ctx, const mpt_options *options);
 
 #endif

@@ -18,6 +18,8 @@ struct mpt_executor {
     char *block;
     bool owns_block;     /* else another phase's executor does */
     mpt_tensor *tensors; /* one a value */
+    mpt_step_fn watch;   /* NULL: nobody looks on */
+    void *watch_ud;
 };
 
 /* The tensor of a value: its place in the block, or no place until state is bound. */
@@ -101,6 +103,11 @@ const mpt_tensor *mpt_executor_tensor(const mpt_executor *executor, mpt_value_id
     return &executor->tensors[value];
 }
 
+void mpt_executor_watch(mpt_executor *executor, mpt_step_fn watch, void *ud) {
+    executor->watch = watch;
+    executor->watch_ud = ud;
+}
+
 /* ---- running ---- */
 
 /* Brings an output to its format: in place, once, right behind the kernel that made it. */
@@ -134,8 +141,13 @@ static void run_steps(const mpt_executor *executor, int from, int to, const mpt_
     if (capped.n_threads < 1 || capped.n_threads > program->n_threads)
         capped.n_threads = program->n_threads;
     omp_set_num_threads(capped.n_threads); /* of this thread alone; the host's own comes back */
-    for (int step = from; step < to; step++)
+    for (int step = from; step < to; step++) {
+        if (executor->watch)
+            executor->watch(executor->watch_ud, step);
         run_step(executor, step, &capped);
+    }
+    if (executor->watch)
+        executor->watch(executor->watch_ud, -1);
     omp_set_num_threads(before);
 }
 

@@ -63,8 +63,8 @@ static mpt_status make_param_grads(mpt_graph *graph) {
 
 /* A parameter that the loss does not depend on would train on noise: it is a slip in the model.
  */
-static mpt_status check_all_reached(const mpt_graph *graph, int n_forward, bool *written) {
-    for (int i = n_forward; i < graph->n_nodes; i++) {
+static mpt_status check_all_reached(const mpt_graph *graph, bool *written) {
+    for (int i = 0; i < graph->n_nodes; i++) { /* a choice of experts writes its load forward */
         const mpt_node *n = &graph->nodes[i];
         for (int k = 0; k < n->n_out; k++)
             if (n->out[k] >= 0 && graph->values[n->out[k]].param >= 0)
@@ -104,7 +104,7 @@ mpt_status mpt_graph_autodiff(mpt_graph *graph) {
         if (graph->nodes[i].pass == MPT_PASS_FORWARD)
             status = differentiate(graph, i, grad);
     if (status == MPT_OK)
-        status = check_all_reached(graph, n_forward, written);
+        status = check_all_reached(graph, written);
     mpt_free(graph->ctx, written);
     mpt_free(graph->ctx, grad);
     return status;

@@ -43,6 +43,22 @@ void mpt_graph_destroy(mpt_graph *graph) {
     mpt_free(ctx, graph);
 }
 
+int64_t mpt_graph_n_ids(const mpt_graph *graph) {
+    int64_t least = -1;
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const mpt_node *node = &graph->nodes[i];
+        if (node->op != MPT_OP_embedding || node->in[0] != graph->tokens)
+            continue;
+        int64_t rows = graph->values[node->in[1]].dims[0];
+        least = least < 0 || rows < least ? rows : least;
+    }
+    return least < 0 ? graph->vocab : least;
+}
+
+int64_t mpt_graph_n_logits(const mpt_graph *graph) {
+    return graph->logits < 0 ? graph->vocab : graph->values[graph->logits].dims[1];
+}
+
 /* ---- values ---- */
 
 int64_t mpt_value_elements(const mpt_value *value) {

@@ -103,6 +103,14 @@ typedef struct mpt_param {
     const char *name; /* "layers.3.mixer.up_proj.weight": the key of its initial bits too */
     mpt_init init;
     bool transposed; /* stored [in, out] in Hugging Face checkpoints (GPT-2's Conv1D) */
+    /* Not 0: weights of so many experts, one below the other, in a matrix of the same number of
+     * rows each. Rows of expert e are the checkpoint's tensor PATH.experts.e.REST.weight, where
+     * the parameter is PATH.experts.REST.weight: nothing more is needed to map them. */
+    int32_t n_experts;
+    /* The bias of a choice of experts: no gradient leads to it. Its gradient value holds the
+     * tokens that each expert got in the step, and moe_balance moves it by `rate`. */
+    bool balanced;
+    float rate;
     int32_t layer;
     mpt_value_id value;     /* the master weights */
     mpt_value_id grad;      /* after autodiff; -1 before */
@@ -141,7 +149,10 @@ typedef struct mpt_attrs {
     float eps;               /* norms, adamw */
     float scale;             /* attention: of the products; scale: the factor */
     int32_t heads, kv_heads, head_dim;
-    int32_t groups, state, kernel; /* ssm_scan, gated_rmsnorm, conv1d */
+    int32_t groups, state, kernel; /* ssm_scan, gated_rmsnorm, conv1d; groups: moe_route */
+    /* moe_route and what follows it; linear and its gradients where they have offsets */
+    int32_t experts, top_k, top_groups, align;
+    bool by_softmax, normalize; /* moe_route: scores are probabilities; weights sum to 1 */
     int32_t n_sizes;
     int64_t sizes[MPT_MAX_PARTS]; /* split: widths of the parts */
     bool exact;                   /* gelu: erf instead of tanh */
@@ -167,6 +178,7 @@ typedef struct mpt_attrs {
     /* adamw, sgd */
     float beta1, beta2, weight_decay, momentum;
     float clip;       /* clip_factor: 0 is none */
+    float rate;       /* moe_balance */
     mpt_dtype reduce; /* grad_reduce: what a rank sends */
 } mpt_attrs;
 
@@ -200,7 +212,8 @@ typedef struct mpt_graph {
     mpt_ctx *ctx;
     mpt_arena arena;
     int64_t batch, sequence; /* of one micro-batch */
-    int64_t vocab;
+    int64_t vocab;           /* of the data, or where that states none what its ids need: */
+    bool vocab_unstated;
     int n_values, cap_values;
     mpt_value *values;
     int n_nodes, cap_nodes;
@@ -220,12 +233,19 @@ typedef struct mpt_graph {
     int n_pruned;              /* nodes that prune.c has taken away */
     const char *root; /* of its names in a checkpoint, "transformer."; NULL: none known */
     bool pruned;      /* from here on a node that nothing reads is a fault */
+    bool own_tokens;  /* the host gives all tokens: the model may know fewer words than the data
+                       */
     bool checking;    /* set on verify's copy: inference checks outputs and makes none */
 } mpt_graph;
 
 mpt_status mpt_graph_create(mpt_ctx *ctx, int64_t batch, int64_t sequence, int64_t vocab,
                             mpt_graph **out);
 void mpt_graph_destroy(mpt_graph *graph);
+
+/* How many token ids the model takes, the rows of its smallest table of tokens, and how many
+ * columns its logits have: both at least the vocabulary that it was drawn for. */
+int64_t mpt_graph_n_ids(const mpt_graph *graph);
+int64_t mpt_graph_n_logits(const mpt_graph *graph);
 
 /* Appends a value; -1 when out of memory (error set). Name is copied. */
 mpt_value_id mpt_graph_value(mpt_graph *graph, const char *name, mpt_value_kind kind,

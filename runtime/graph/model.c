@@ -44,7 +44,7 @@ void mpt_model_at(mpt_nn *nn, const char *file, int line) {
 }
 
 int64_t mpt_model_vocabulary(const mpt_nn *nn) {
-    return nn ? nn->graph->vocab : 0;
+    return nn && !nn->graph->vocab_unstated ? nn->graph->vocab : 0;
 }
 
 int64_t mpt_model_sequence(const mpt_nn *nn) {

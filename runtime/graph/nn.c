@@ -113,6 +113,16 @@ mpt_status mpt_nn_tokens(mpt_nn *nn, mpt_value_id *out) {
     return mpt_nn_input(nn, "tokens", &nn->graph->tokens, out);
 }
 
+mpt_status mpt_nn_vocab(mpt_nn *nn, int64_t *out) {
+    *out = nn->graph->vocab;
+    if (!nn->graph->vocab_unstated)
+        return MPT_OK;
+    mpt_status status = MPT_FAIL(nn->graph->ctx, MPT_DATA, nn->where,
+                                 "the model takes the data's vocabulary, which nothing states");
+    mpt_hint(nn->graph->ctx, MPT_NN_STATE_VOCAB);
+    return status;
+}
+
 mpt_status mpt_nn_positions(mpt_nn *nn, mpt_value_id *out) {
     return mpt_nn_input(nn, "positions", &nn->graph->positions, out);
 }
@@ -174,6 +184,8 @@ static mpt_status add_layer(mpt_nn *nn, const nn_word *word, const mpt_nn_args *
     layer->op = mpt_op_get(word->op)->name;
     if (args->head)
         layer->kind = MPT_LAYER_HEAD;
+    if (args->router)
+        layer->kind = MPT_LAYER_ROUTER;
     MPT_TRY(copy_parts(graph, layer, args));
     node->layer = graph->n_layers++;
     return mpt_name_index_add(&graph->layer_names, &graph->arena, path, node->layer);
@@ -205,7 +217,7 @@ static mpt_status check_call(const mpt_nn *nn, const nn_word *word, const mpt_nn
 }
 
 /* Nameless ops are called after their block, so that a dump reads well. */
-static mpt_status name_outputs(mpt_nn *nn, const mpt_node *node) {
+mpt_status mpt_nn_name_outputs(mpt_nn *nn, const mpt_node *node) {
     for (int i = 0; node->layer < 0 && nn->block >= 0 && i < node->n_out; i++) {
         if (node->out[i] < 0)
             continue;
@@ -239,9 +251,11 @@ static mpt_status call(mpt_nn *nn, mpt_op op, const mpt_nn_args *args, mpt_value
     if (args->name && *args->name)
         MPT_TRY(add_layer(nn, word, args, &node));
     MPT_TRY(mpt_nn_add_params(nn, &node, args));
+    if (op == MPT_OP_linear && args->attrs.experts > 0)
+        node.in[5] = args->offsets;
     MPT_TRY(mpt_graph_append(graph, &node, &index));
     const mpt_node *made = &graph->nodes[index];
-    MPT_TRY(name_outputs(nn, made));
+    MPT_TRY(mpt_nn_name_outputs(nn, made));
     learn_parts(graph, made);
     *n_out = word->n_out == MPT_ANY ? made->n_out : word->n_out;
     memcpy(out, made->out, sizeof *out * (size_t)*n_out);

@@ -90,6 +90,18 @@ static mpt_status tie(const mpt_nn *nn, mpt_node *node, const mpt_nn_args *args)
     return status;
 }
 
+/* The vocabulary, for a model that has none of its own. What the largest id needs is no answer:
+ * other data would make another model. */
+static mpt_status take_vocab(mpt_graph *graph, const mpt_node *node, int64_t *out) {
+    *out = graph->vocab;
+    if (!graph->vocab_unstated)
+        return MPT_OK;
+    mpt_status status = MPT_OP_FAIL(
+        graph, node, "takes its rows from the data's vocabulary, which nothing states");
+    mpt_hint(graph->ctx, MPT_NN_STATE_VOCAB);
+    return status;
+}
+
 static mpt_status linear_params(const mpt_nn *nn, mpt_node *node, const mpt_nn_args *args) {
     mpt_graph *graph = nn->graph;
     MPT_TRY(mpt_op_expect2(graph, node, 0, "x", MPT_ANY, MPT_ANY));
@@ -99,19 +111,26 @@ static mpt_status linear_params(const mpt_nn *nn, mpt_node *node, const mpt_nn_a
         if (out == 0)
             out = mpt_op_in(graph, node, 1)->dims[0];
     } else if (out == 0 && args->head) {
-        out = graph->vocab;
+        MPT_TRY(take_vocab(graph, node, &out));
     }
     if (out < 1)
         return MPT_OP_FAIL(graph, node, "out is %lld, expected at least 1", (long long)out);
     mpt_layer *layer = &graph->layers[node->layer];
     layer->in_features = in;
     layer->out_features = out;
+    layer->n_experts = args->attrs.experts;
+    layer->top_k = args->attrs.top_k;
+    layer->align = args->attrs.align;
     if (args->tied)
         MPT_TRY(mpt_op_expect2(graph, node, 1, "w", out, in));
     else {
+        int64_t experts = args->attrs.experts > 0 ? args->attrs.experts : 1;
+        if (out > INT32_MAX)
+            return MPT_OP_FAIL(graph, node, "out is %lld, which is too wide", (long long)out);
         MPT_TRY(add_param(graph, node, 1, "weight", init_or(args, &DEFAULT_WEIGHT),
-                          &(mpt_value){.rank = 2, .dims = {out, in}}));
+                          &(mpt_value){.rank = 2, .dims = {experts * out, in}}));
         graph->params[graph->n_params - 1].transposed = args->transposed;
+        graph->params[graph->n_params - 1].n_experts = args->attrs.experts;
     }
     if (!args->bias)
         return MPT_OK;
@@ -122,21 +141,23 @@ static mpt_status linear_params(const mpt_nn *nn, mpt_node *node, const mpt_nn_a
 /* A table must have a row for every id that can come. */
 static mpt_status embedding_params(const mpt_nn *nn, mpt_node *node, const mpt_nn_args *args) {
     mpt_graph *graph = nn->graph;
-    int64_t rows = args->rows ? args->rows : graph->vocab, width = args->out_features;
+    int64_t rows = args->rows, width = args->out_features;
     MPT_TRY(mpt_op_expect_ids(graph, node, 0, "ids", MPT_ANY));
     if (args->tied) {
         MPT_TRY(tie(nn, node, args));
-        MPT_TRY(mpt_op_expect2(graph, node, 1, "table", args->rows ? args->rows : MPT_ANY,
+        MPT_TRY(mpt_op_expect2(graph, node, 1, "table", rows ? rows : MPT_ANY,
                                width ? width : MPT_ANY));
         rows = mpt_op_in(graph, node, 1)->dims[0];
         width = mpt_op_in(graph, node, 1)->dims[1];
+    } else if (!rows) {
+        MPT_TRY(take_vocab(graph, node, &rows));
     }
     if (width < 1)
         return MPT_OP_FAIL(graph, node, "out is %lld, expected at least 1", (long long)width);
     if (node->in[0] == graph->positions && rows < graph->sequence)
         return MPT_OP_FAIL(graph, node, "%lld rows, but sequences have %lld positions",
                            (long long)rows, (long long)graph->sequence);
-    if (node->in[0] == graph->tokens && rows < graph->vocab)
+    if (node->in[0] == graph->tokens && rows < graph->vocab && !graph->own_tokens)
         return MPT_OP_FAIL(graph, node, "%lld rows, but the data's vocabulary has %lld tokens",
                            (long long)rows, (long long)graph->vocab);
     graph->layers[node->layer].out_features = width;
@@ -193,6 +214,22 @@ static mpt_status scan_params(mpt_graph *graph, mpt_node *node, const mpt_nn_arg
     return add_param(graph, node, 6, "dt_bias", &dt_bias, &shape);
 }
 
+/* The bias that the choice of experts is made with, and only the choice. */
+static mpt_status route_params(mpt_graph *graph, mpt_node *node, const mpt_nn_args *args) {
+    MPT_TRY(mpt_op_expect2(graph, node, 0, "logits", MPT_ANY, MPT_ANY));
+    if (!args->bias && args->moe.balance > 0)
+        return MPT_OP_FAIL(graph, node,
+                           "balance moves a bias, which there is none of: say "
+                           "bias = true");
+    if (!args->bias)
+        return MPT_OK;
+    mpt_value shape = {.rank = 1, .dims = {mpt_op_in(graph, node, 0)->dims[1]}};
+    MPT_TRY(add_param(graph, node, 1, "e_score_correction_bias", &ZERO, &shape));
+    graph->params[graph->n_params - 1].balanced = true;
+    graph->params[graph->n_params - 1].rate = args->moe.balance;
+    return MPT_OK;
+}
+
 /* The last op: its targets come from the trainer. */
 static mpt_status loss_inputs(mpt_nn *nn, mpt_node *node) {
     mpt_graph *graph = nn->graph;
@@ -201,7 +238,7 @@ static mpt_status loss_inputs(mpt_nn *nn, mpt_node *node) {
         return MPT_OP_FAIL(graph, node, "block %d is still open", nn->block);
     MPT_TRY(mpt_op_expect2(graph, node, 0, "logits", MPT_ANY, MPT_ANY));
     const mpt_value *logits = mpt_op_in(graph, node, 0);
-    if (logits->dims[1] < graph->vocab)
+    if (logits->dims[1] < graph->vocab && !graph->own_tokens)
         return MPT_OP_FAIL(graph, node,
                            "logits (%s) of %lld columns, but the data's vocabulary has %lld "
                            "tokens",
@@ -225,6 +262,8 @@ mpt_status mpt_nn_add_params(mpt_nn *nn, mpt_node *node, const mpt_nn_args *args
         return conv_params(nn->graph, node, args);
     case MPT_OP_ssm_scan:
         return scan_params(nn->graph, node, args);
+    case MPT_OP_moe_route:
+        return route_params(nn->graph, node, args);
     case MPT_OP_cross_entropy:
         return loss_inputs(nn, node);
     default:

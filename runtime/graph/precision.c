@@ -160,7 +160,7 @@ static void read_copies(const mpt_rewrite *r, const mpt_read reads[2], mpt_node 
             continue;
         for (int i = node->n_in; i < 5; i++)
             node->in[i] = -1;
-        node->n_in = 5;
+        node->n_in = node->n_in < 5 ? 5 : node->n_in;
         node->in[3 + operand] = factor;
     }
     node->attrs.alpha = (float)(1.0 / divisor);

@@ -96,8 +96,11 @@ static int gradient_of(mpt_op op, int k) {
     case MPT_OP_conv1d_grad:
     case MPT_OP_cross_entropy_grad:
         return k == 0 ? 0 : -1;
+    case MPT_OP_moe_route_grad:
+        return 0;
     case MPT_OP_swiglu_grad:
     case MPT_OP_gated_rmsnorm_grad:
+    case MPT_OP_moe_combine_grad:
         return k < 2 ? k : -1;
     case MPT_OP_attention_grad:
         return k < 3 ? k : -1;
@@ -143,6 +146,9 @@ static mpt_dtype output_dtype(const mpt_rewrite *r, const mpt_node *node, int k,
     case MPT_OP_attention: /* what is kept for backward beside the result stays FP32 */
     case MPT_OP_ssm_scan:
         return k == 0 ? compute : MPT_DTYPE_FP32;
+    case MPT_OP_moe_combine: /* its weights are FP32, which the sum is not widened to */
+        return compute;
+    case MPT_OP_moe_route:
     case MPT_OP_cross_entropy:
         return MPT_DTYPE_FP32;
     default:
@@ -166,6 +172,8 @@ static void set_state_dtypes(mpt_rewrite *r) {
     const mpt_state_formats *state = &r->options->state;
     for (int i = 0; i < graph->n_params; i++) {
         const mpt_param *param = &graph->params[i];
+        if (param->balanced) /* moves by steps of a thousandth, and counts tokens */
+            continue;
         graph->values[param->value].dtype = state->master;
         if (param->grad >= 0)
             graph->values[param->grad].dtype = state->gradient;
@@ -192,6 +200,8 @@ mpt_status mpt_precision_set_dtypes(mpt_rewrite *rewrite) {
         for (int k = 0; k < node->n_out; k++) {
             if (node->out[k] < 0 || graph->values[node->out[k]].kind != MPT_VALUE_ACTIVATION)
                 continue;
+            if (graph->values[node->out[k]].dtype == MPT_DTYPE_I32)
+                continue; /* counts and places have no format to choose */
             stream[node->out[k]] = is_stream;
             set_dtype(rewrite, node->out[k], output_dtype(rewrite, node, k, is_stream));
         }

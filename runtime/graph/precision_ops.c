@@ -84,11 +84,12 @@ static mpt_status cast_to(op_casts *c, mpt_value_id *io, mpt_dtype format, const
 
 /* ---- who reads what ---- */
 
-/* What an op keeps for its own backward pass, which is no activation: logarithms of sums and
- * states stay as they are. */
+/* What an op keeps for its own backward pass, which is no activation: logarithms of sums,
+ * states, and what chose experts with how much weight stay as they are. */
 static bool is_statistic(mpt_op op, int input) {
     return (op == MPT_OP_attention_grad && input == 4) ||
-           (op == MPT_OP_ssm_scan_grad && input == 7);
+           (op == MPT_OP_ssm_scan_grad && input == 7) || op == MPT_OP_moe_route_grad ||
+           (op == MPT_OP_moe_combine_grad && input == 1);
 }
 
 /* The format in which a node reads activations; FP32 where it takes what there is. */
@@ -123,6 +124,8 @@ static mpt_where place_of(const mpt_rewrite *r, const mpt_node *node) {
 static mpt_status read_input(op_casts *c, const mpt_node *node, int i, mpt_value_id *io) {
     const mpt_rewrite *r = c->r;
     const mpt_graph *graph = r->graph;
+    if (graph->values[*io].dtype == MPT_DTYPE_I32)
+        return MPT_OK;
     mpt_dtype narrow = r->narrow[*io], reads = read_format(r, node);
     mpt_dtype kept = r->options->activation;
     mpt_node asking = {.layer = node->layer, .block = node->block, .where = place_of(r, node)};

@@ -3,33 +3,43 @@
  * A quantizer says so by pad. "zero": nothing to do here, the missing elements of edge blocks
  * count as zeros. "bf16": the slot becomes a cast to BF16, in the policy itself, so that plan,
  * coverage and graph say the same. "error": the recipe is refused. Sizes are those of the
- * micro-batch that will run. */
+ * micro-batch that will run.
+ *
+ * Experts stand one below the other: their rows in the buffer that they share, their weights in
+ * one matrix. A block that does not divide them would reach from one into the next, so "zero"
+ * is refused there as well. */
 #include "graph/graph.h"
 
 #include "recipe/use.h"
 
-/* The two extents of an operand, and what they count. */
+/* The two extents of an operand, what they count, and whether experts follow one another along
+ * them. */
 typedef struct extents {
     int64_t rows, k; /* k along the dot product */
     const char *rows_word, *k_word;
+    bool experts_rows, experts_k;
 } extents;
 
+static const char tokens[] = "tokens", in[] = "in features", out[] = "out features";
+static const char of_an_expert[] = "rows of an expert";
+
 static extents extents_of(const mpt_graph *graph, const mpt_layer *layer, mpt_slot slot) {
-    static const char tokens[] = "tokens", in[] = "in features", out[] = "out features";
-    int64_t n = graph->batch * graph->sequence;
+    bool experts = layer->n_experts > 0;
+    int64_t n = experts ? layer->align : graph->batch * graph->sequence;
+    const char *n_word = experts ? of_an_expert : tokens;
     switch (slot) {
     case MPT_SLOT_FPROP_X:
-        return (extents){n, layer->in_features, tokens, in};
+        return (extents){n, layer->in_features, n_word, in, experts, false};
     case MPT_SLOT_FPROP_W:
-        return (extents){layer->out_features, layer->in_features, out, in};
+        return (extents){layer->out_features, layer->in_features, out, in, experts, false};
     case MPT_SLOT_DGRAD_DY:
-        return (extents){n, layer->out_features, tokens, out};
+        return (extents){n, layer->out_features, n_word, out, experts, false};
     case MPT_SLOT_DGRAD_W:
-        return (extents){layer->in_features, layer->out_features, in, out};
+        return (extents){layer->in_features, layer->out_features, in, out, false, experts};
     case MPT_SLOT_WGRAD_DY:
-        return (extents){layer->out_features, n, out, tokens};
+        return (extents){layer->out_features, n, out, n_word, false, experts};
     default:
-        return (extents){layer->in_features, n, in, tokens};
+        return (extents){layer->in_features, n, in, n_word, false, experts};
     }
 }
 
@@ -38,16 +48,22 @@ typedef struct misfit {
     int64_t extent;
     int32_t block; /* 0: all of it fits */
     const char *word;
+    bool experts; /* zeros cannot fill the last block: it reaches into the next expert */
 } misfit;
 
 static misfit find_misfit(const mpt_quantizer *q, const extents *e) {
+    bool zeros = q->pad == MPT_PAD_ZERO;
+    misfit k = {e->k, 0, e->k_word, e->experts_k};
+    misfit rows = {e->rows, q->block_rows, e->rows_word, e->experts_rows};
     if (q->block_cols > 0 && e->k % q->block_cols)
-        return (misfit){e->k, q->block_cols, e->k_word};
-    if (q->hadamard.size > 0 && e->k % q->hadamard.size)
-        return (misfit){e->k, q->hadamard.size, e->k_word};
-    if (q->block_rows > 1 && e->rows % q->block_rows)
-        return (misfit){e->rows, q->block_rows, e->rows_word};
-    return (misfit){0, 0, NULL};
+        k.block = q->block_cols;
+    else if (q->hadamard.size > 0 && e->k % q->hadamard.size)
+        k.block = q->hadamard.size;
+    if (k.block > 0 && (!zeros || k.experts))
+        return k;
+    if (q->block_rows > 1 && e->rows % q->block_rows && (!zeros || rows.experts))
+        return rows;
+    return (misfit){0, 0, NULL, false};
 }
 
 static mpt_status refuse(const mpt_graph *graph, const mpt_layer *layer,
@@ -57,9 +73,15 @@ static mpt_status refuse(const mpt_graph *graph, const mpt_layer *layer,
     mpt_status status =
         MPT_FAIL(graph->ctx, MPT_INVALID, where, "%s.%s.pad: %lld %s are no multiple of %d",
                  layer->path, mpt_slot_name(slot), (long long)m->extent, m->word, m->block);
-    mpt_hint(graph->ctx,
-             "take pad = \"zero\" or pad = \"bf16\", or %s that are a multiple of %d", m->word,
-             m->block);
+    if (m->word == of_an_expert)
+        mpt_hint(
+            graph->ctx,
+            "take pad = \"bf16\", or align = %d in the model's nn.moe: blocks may not reach "
+            "from one expert into the next",
+            m->block);
+    else
+        mpt_hint(graph->ctx, "take %spad = \"bf16\", or %s that are a multiple of %d",
+                 m->experts ? "" : "pad = \"zero\" or ", m->word, m->block);
     return status;
 }
 
@@ -83,7 +105,7 @@ static mpt_status settle_gemm(const mpt_graph *graph, int layer, mpt_policy *pol
         fit[i] = find_misfit(q, &e);
         if (fit[i].block == 0)
             continue;
-        if (q->pad == MPT_PAD_ERROR)
+        if (q->pad == MPT_PAD_ERROR || q->pad == MPT_PAD_ZERO)
             return refuse(graph, &graph->layers[layer], policy, slots[i], &fit[i]);
         fall[i] = q->pad == MPT_PAD_BF16;
     }

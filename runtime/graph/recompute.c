@@ -162,6 +162,10 @@ static mpt_status make_twin(recompute *r, int index, mpt_node *out) {
     for (int k = 0; k < node.n_out; k++) {
         if (node.out[k] < 0)
             continue;
+        if (mpt_value_is_state(r->graph->values[node.out[k]].kind)) {
+            node.out[k] = -1; /* a load of experts is counted once */
+            continue;
+        }
         node.out[k] = twin_value(r, node.out[k]);
         if (node.out[k] < 0)
             return r->graph->ctx->error.code;

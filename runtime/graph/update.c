@@ -2,8 +2,9 @@
  *
  * PREPARE zeroes each gradient. UPDATE measures the gradients in the order in which the
  * backward pass finishes them, so that "the first bad gradient" is the one nearest to where a
- * fault arose; joins the norms to one factor; applies it parameter by parameter. Kernels:
- * kernels/ref/ref_optim.c. */
+ * fault arose; joins the norms to one factor; applies it parameter by parameter. The bias of a
+ * choice of experts has a load for a gradient: it is measured nowhere, and moves by a rule of
+ * its own. Kernels: kernels/ref/ref_optim.c. */
 #include "graph/graph.h"
 
 /* Biases, norms, A_log, D and dt_bias are vectors and keep their size; matrices, tables and the
@@ -31,10 +32,18 @@ static mpt_status append_norm(mpt_graph *graph, mpt_value_id grad, int32_t row,
     return mpt_graph_append(graph, &node, NULL);
 }
 
+/* Parameters whose gradients are measured. */
+static int n_measured(const mpt_graph *graph) {
+    int n = 0;
+    for (int p = 0; p < graph->n_params; p++)
+        n += !graph->params[p].balanced;
+    return n;
+}
+
 /* Fills order[] with the gradients as backward finishes them: scanning from the end, the first
  * sight of a gradient is its last writer. */
 static void finishing_order(const mpt_graph *graph, bool *seen, mpt_value_id *order) {
-    int at = graph->n_params;
+    int at = n_measured(graph);
     for (int i = graph->n_nodes - 1; i >= 0; i--) {
         const mpt_node *node = &graph->nodes[i];
         for (int k = node->pass == MPT_PASS_BACKWARD ? node->n_out - 1 : -1; k >= 0; k--) {
@@ -42,13 +51,13 @@ static void finishing_order(const mpt_graph *graph, bool *seen, mpt_value_id *or
             if (id < 0 || graph->values[id].kind != MPT_VALUE_GRAD)
                 continue;
             int32_t param = graph->values[id].param;
-            if (!seen[param])
+            if (!seen[param] && !graph->params[param].balanced)
                 order[--at] = id;
             seen[param] = true;
         }
     }
     for (int p = graph->n_params - 1; p >= 0; p--) /* parameters that the loss does not reach */
-        if (!seen[p])
+        if (!seen[p] && !graph->params[p].balanced)
             order[--at] = graph->params[p].grad;
 }
 
@@ -59,7 +68,7 @@ static mpt_status append_norms(mpt_graph *graph, mpt_value_id norms) {
     if (!seen || !order)
         return MPT_OUT_OF_MEMORY;
     finishing_order(graph, seen, order);
-    for (int i = 0; i < graph->n_params; i++)
+    for (int i = 0; i < n_measured(graph); i++)
         MPT_TRY(append_norm(graph, order[i], i, norms));
     return MPT_OK;
 }
@@ -146,20 +155,40 @@ static mpt_status append_sgd(mpt_graph *graph, int index, const mpt_train *train
     return mpt_graph_append(graph, &node, NULL);
 }
 
+static mpt_status append_balance(mpt_graph *graph, int index, mpt_value_id factor) {
+    mpt_param *param = &graph->params[index];
+    param->moment[0] = param->moment[1] = -1;
+    mpt_node node = mpt_node_make(MPT_OP_moe_balance, MPT_PASS_UPDATE, param->layer);
+    node.n_in = 3;
+    node.in[0] = param->value;
+    node.in[1] = param->grad;
+    node.in[2] = factor;
+    node.n_out = 1;
+    node.out[0] = param->value;
+    node.attrs.rate = param->rate;
+    return mpt_graph_append(graph, &node, NULL);
+}
+
+static mpt_status append_step(mpt_graph *graph, int index, const mpt_train *train,
+                              mpt_value_id factor) {
+    if (graph->params[index].balanced)
+        return append_balance(graph, index, factor);
+    return train->optimizer.kind == MPT_OPTIMIZER_ADAMW
+               ? append_adamw(graph, index, train, factor)
+               : append_sgd(graph, index, train, factor);
+}
+
 mpt_status mpt_graph_append_update(mpt_graph *graph, const mpt_train *train) {
     mpt_value_id factor;
-    mpt_value_id norms = status_value(graph, "grad_norms", MPT_DTYPE_FP32,
-                                      graph->n_params ? graph->n_params : 1);
+    int rows = n_measured(graph);
+    mpt_value_id norms = status_value(graph, "grad_norms", MPT_DTYPE_FP32, rows ? rows : 1);
     if (norms < 0)
         return MPT_OUT_OF_MEMORY;
     for (int i = 0; i < graph->n_params; i++)
         MPT_TRY(append_zero(graph, &graph->params[i]));
     MPT_TRY(append_norms(graph, norms));
     MPT_TRY(append_clip(graph, train, norms, &factor));
-    for (int i = 0; i < graph->n_params; i++) {
-        bool adamw = train->optimizer.kind == MPT_OPTIMIZER_ADAMW;
-        MPT_TRY(adamw ? append_adamw(graph, i, train, factor)
-                      : append_sgd(graph, i, train, factor));
-    }
+    for (int i = 0; i < graph->n_params; i++)
+        MPT_TRY(append_step(graph, i, train, factor));
     return MPT_OK;
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "io/file.h"
-#include "io/new_file.h"
+#include "io/file_write.h"
 
 enum {
     MAGIC = 20240326,
@@ -26,8 +26,8 @@ struct mpt_llmc {
     mpt_ctx *ctx;
     mpt_arena arena;
     const char *path;
-    mpt_file_map map;       /* of a file that is read */
-    mpt_new_file *new_file; /* of one that is written */
+    mpt_file_map map;          /* of a file that is read */
+    mpt_file_writer *new_file; /* of one that is written */
     mpt_llmc_shape shape;
     int32_t padded;
     mpt_tensor_type type;
@@ -117,7 +117,8 @@ static void write_int(unsigned char *header, int index, int32_t value) {
         header[4 * index + i] = (unsigned char)((uint32_t)value >> (8 * i));
 }
 
-static bool starts(const unsigned char *start, size_t n) {
+static bool starts(const char *path, const unsigned char *start, size_t n) {
+    (void)path;
     int32_t magic = n >= 4 ? read_int(start, AT_MAGIC) : 0;
     return magic == MAGIC || magic == LLAMA_MAGIC;
 }
@@ -218,14 +219,14 @@ mpt_status mpt_llmc_open(mpt_ctx *ctx, const char *path, mpt_llmc **out) {
 }
 
 static mpt_status write_file(mpt_llmc *f, const mpt_llmc_shape *shape, mpt_tensor_type type) {
-    static const mpt_file_kind kind = {"checkpoint of llm.c", starts};
+    static const mpt_file_kind kind = {"checkpoint of llm.c", 4, starts};
     f->shape = *shape;
     f->type = type;
     f->padded = (shape->vocab + PADDING - 1) / PADDING * PADDING;
     MPT_TRY(lay_out(f));
-    MPT_TRY(mpt_new_file_create(f->ctx, f->path, &kind, f->size, &f->new_file));
-    write_header(f, mpt_new_file_data(f->new_file));
-    point_into(f, mpt_new_file_data(f->new_file));
+    MPT_TRY(mpt_file_create(f->ctx, f->path, f->size, &kind, &f->new_file));
+    write_header(f, mpt_file_bytes(f->new_file));
+    point_into(f, mpt_file_bytes(f->new_file));
     return MPT_OK;
 }
 
@@ -236,7 +237,7 @@ mpt_status mpt_llmc_create(mpt_ctx *ctx, const char *path, const mpt_llmc_shape 
 }
 
 mpt_status mpt_llmc_commit(mpt_llmc *file) {
-    mpt_status status = mpt_new_file_commit(file->new_file);
+    mpt_status status = mpt_file_commit(file->new_file);
     file->new_file = NULL;
     mpt_llmc_close(file);
     return status;
@@ -245,7 +246,7 @@ mpt_status mpt_llmc_commit(mpt_llmc *file) {
 void mpt_llmc_close(mpt_llmc *file) {
     if (!file)
         return;
-    mpt_new_file_abandon(file->new_file);
+    mpt_file_abandon(file->new_file);
     mpt_file_map_close(&file->map);
     mpt_arena_deinit(&file->arena);
     mpt_free(file->ctx, file);
@@ -256,7 +257,7 @@ void mpt_llmc_close(mpt_llmc *file) {
 bool mpt_llmc_is(const char *path) {
     unsigned char start[4];
     return mpt_file_start(path, start, sizeof start) == sizeof start &&
-           starts(start, sizeof start);
+           starts(path, start, sizeof start);
 }
 
 mpt_llmc_shape mpt_llmc_get_shape(const mpt_llmc *file) {
@@ -272,5 +273,5 @@ const mpt_stored_tensor *mpt_llmc_at(const mpt_llmc *file, int index) {
 }
 
 void *mpt_llmc_data(mpt_llmc *file, int index) {
-    return mpt_new_file_data(file->new_file) + file->offsets[index];
+    return (unsigned char *)mpt_file_bytes(file->new_file) + file->offsets[index];
 }

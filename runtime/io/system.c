@@ -42,6 +42,20 @@ uint64_t mpt_system_memory(void) {
     return available;
 }
 
+uint64_t mpt_system_resident(uint64_t *out_most) {
+    char line[128];
+    uint64_t now = 0, most = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof line, file)) {
+        (void)sscanf(line, "VmRSS: %" SCNu64, &now);
+        (void)sscanf(line, "VmHWM: %" SCNu64, &most);
+    }
+    if (file)
+        fclose(file);
+    *out_most = most * 1024;
+    return now * 1024;
+}
+
 int mpt_system_processors(void) {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n < 1 ? 1 : (int)n;

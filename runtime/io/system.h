@@ -8,6 +8,10 @@
  * 0 where the system does not say. */
 uint64_t mpt_system_memory(void);
 
+/* Bytes of memory that this process holds now, and the most it ever held; 0 where the system
+ * does not say. */
+uint64_t mpt_system_resident(uint64_t *out_most);
+
 /* Processors this process may run on, at least 1. */
 int mpt_system_processors(void);
 

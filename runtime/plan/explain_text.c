@@ -17,6 +17,7 @@ enum { HEADING = 160 };
 typedef struct page {
     mpt_sheet sheet;
     const mpt_explained_phase *phase;
+    const char *operands; /* what decides them where no rule does */
 } page;
 
 static void add_row(page *rows, const char *name, const char *value, const mpt_origin *origin,
@@ -69,7 +70,7 @@ static void add_slot(page *rows, const mpt_explanation *x, int slot) {
     for (int f = 0; f < mpt_record_quantizer.n_fields; f++) {
         mpt_origin_text words;
         mpt_quantizer_field_text(&x->slot[slot], f, value);
-        mpt_origin_words(rows->phase, &x->field[slot][f], format, "precision.base", &words);
+        mpt_origin_words(rows->phase, &x->field[slot][f], format, rows->operands, &words);
         add_row(rows, mpt_record_quantizer.fields[f].name, value, &x->field[slot][f], &words);
     }
 }
@@ -104,6 +105,8 @@ static int add_slots(page *rows, const mpt_explanation *x, const mpt_explanation
 static const char *output_default(const mpt_layer *layer, int gemm) {
     if (gemm == MPT_GEMM_WGRAD)
         return "the format of gradients";
+    if (gemm == MPT_GEMM_FPROP && layer->kind == MPT_LAYER_ROUTER)
+        return "logits, read by the choice of experts";
     return gemm == MPT_GEMM_FPROP && layer->kind == MPT_LAYER_HEAD ? "logits, read by the loss"
                                                                    : "precision.base";
 }
@@ -186,7 +189,8 @@ static void print_phase(const mpt_explained *e, int index, int layer, mpt_str *o
     const mpt_explained_phase *phase = &e->phases[index];
     const mpt_explanation *x = &phase->layers[layer];
     const mpt_explanation *before = index ? &e->phases[index - 1].layers[layer] : NULL;
-    page rows = {.phase = phase};
+    bool router = e->graph->layers[layer].kind == MPT_LAYER_ROUTER;
+    page rows = {.phase = phase, .operands = router ? "routers are fp32" : "precision.base"};
     int left_out;
     mpt_sheet_init(&rows.sheet, out->ctx, "field|value|decided at|by", e->color, 4);
     if (x->has_gemms) {

@@ -160,7 +160,8 @@ static mpt_status cover_phase(mpt_arena *arena, const mpt_phase_program *program
         if (!cover)
             return MPT_OUT_OF_MEMORY;
         cover->n_layers++;
-        cover->n_parameters += layer->in_features * layer->out_features;
+        int64_t experts = layer->n_experts > 0 ? layer->n_experts : 1;
+        cover->n_parameters += experts * layer->in_features * layer->out_features;
     }
     if (phase->n_covers > 1)
         qsort(phase->covers, (size_t)phase->n_covers, sizeof *phase->covers, by_layers);
@@ -232,12 +233,22 @@ static mpt_status collect_phases(const mpt_program *program, mpt_arena *arena, m
 
 /* ---- the whole ---- */
 
+/* All parameters, and those that work on a token: of experts, as many as it goes to. */
+static void count_parameters(const mpt_graph *graph, mpt_plan *out) {
+    for (int i = 0; i < graph->n_params; i++) {
+        const mpt_param *param = &graph->params[i];
+        int64_t n = mpt_value_elements(&graph->values[param->value]);
+        out->n_parameters += n;
+        out->n_active +=
+            param->n_experts > 0 ? n / param->n_experts * graph->layers[param->layer].top_k : n;
+    }
+}
+
 mpt_status mpt_plan_collect(const mpt_program *program, mpt_arena *arena, mpt_plan *out) {
     *out = (mpt_plan){.program = program};
     MPT_TRY(collect_phases(program, arena, out));
     const mpt_graph *graph = out->graph = program->phases[out->first]->graph;
-    for (int i = 0; i < graph->n_params; i++)
-        out->n_parameters += mpt_value_elements(&graph->values[graph->params[i].value]);
+    count_parameters(graph, out);
     for (int i = 0; i < graph->n_layers; i++)
         out->n_linear += is_linear(&graph->layers[i]);
     MPT_TRY(mpt_plan_sum_bytes(program, out));

@@ -92,6 +92,7 @@ typedef struct mpt_plan {
     const mpt_program *program;
     const mpt_graph *graph; /* of the first phase that runs */
     int64_t n_parameters;
+    int64_t n_active; /* of them, those that work on one token: not all experts do */
     int n_linear;
     mpt_plan_bytes bytes;                            /* of the phase that needs most */
     int recompute;                                   /* blocks at a time: as compiled, else 1 */

@@ -243,12 +243,13 @@ static json_t *whole(const mpt_program *program, const mpt_plan *plan) {
     mpt_plan_model(program, model, sizeof model);
     double step = (double)program->train.batch * (double)program->train.sequence;
     return json_pack(
-        "{s:o, s:o, s:s, s:s, s:s, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, "
+        "{s:o, s:o, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, "
         "s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "recipe", mpt_json_text(program->recipe->name), "model", mpt_json_text(model),
         "recipe_hash", program->recipe_hash, "backend", backend_name(program), "target",
         mpt_target_name(program->target), "parameters", (json_int_t)plan->n_parameters,
-        "blocks", plan->graph->n_blocks, "linear_layers", plan->n_linear, "coverage",
+        "active_parameters", (json_int_t)plan->n_active, "blocks", plan->graph->n_blocks,
+        "linear_layers", plan->n_linear, "coverage",
         coverage(&plan->phases[plan->first], false), "coverage_parameters",
         coverage(&plan->phases[plan->first], true), "bytes", bytes(plan), "recompute",
         recompute(plan), "bytes_by_format", bytes_by_format(plan), "flops_per_token",

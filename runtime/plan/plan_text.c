@@ -97,6 +97,11 @@ static void print_head(const mpt_plan *plan, mpt_str *out) {
     mpt_plan_model(p, model, sizeof model);
     mpt_str_printf(out, "%s: %s%s\n\n", p->recipe->name, model, p->proxy ? ", the proxy" : "");
     mpt_words_things(&text, plan->n_parameters, "parameter");
+    if (plan->n_active < plan->n_parameters) {
+        mpt_words_add(&text, " (");
+        mpt_words_count(&text, plan->n_active);
+        mpt_words_add(&text, " active a token)");
+    }
     mpt_words_add(&text, ", ");
     mpt_words_things(&text, plan->graph->n_blocks, "block");
     mpt_words_add(&text, ", ");

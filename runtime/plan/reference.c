@@ -215,11 +215,14 @@ static void print_kinds(reference *r) {
 static const struct {
     const char *name;
     mpt_op op;
+    const char *summary; /* NULL: the op's */
 } nn_words[] = {
-#define NN_WORD(op, named) {#op, MPT_OP_##op},
+#define NN_WORD(op, named)          {#op, MPT_OP_##op, NULL},
+#define NN_COMPOSITE(word, summary) {#word, MPT_OP_COUNT, summary},
 #define NN_KEY(name, type, member, takers, doc)
 #include "graph/nn_words.def"
 #undef NN_WORD
+#undef NN_COMPOSITE
 #undef NN_KEY
 };
 
@@ -227,9 +230,11 @@ static const struct {
     const char *name, *takers, *doc;
 } nn_keys[] = {
 #define NN_WORD(op, named)
+#define NN_COMPOSITE(word, summary)
 #define NN_KEY(name, type, member, takers, doc) {name, takers, doc},
 #include "graph/nn_words.def"
 #undef NN_WORD
+#undef NN_COMPOSITE
 #undef NN_KEY
 };
 
@@ -245,7 +250,8 @@ static void print_nn(reference *r) {
         if (!row(r, nn_words[i].name))
             continue;
         mpt_str_printf(r->out, "| `nn.%s` | %s | ", nn_words[i].name,
-                       mpt_op_get(nn_words[i].op)->summary);
+                       nn_words[i].summary ? nn_words[i].summary
+                                           : mpt_op_get(nn_words[i].op)->summary);
         for (size_t k = 0; k < MPT_COUNT(nn_keys); k++) {
             size_t n = strlen(nn_words[i].name);
             const char *at = strstr(nn_keys[k].takers, nn_words[i].name);

@@ -200,6 +200,8 @@ const mpt_reference_word mpt_reference_examples[] = {
     {"wsd", "lr = wsd { peak = 1e-3, final = 1e-5, warmup = 100, decay = 0.2 }", ""},
     {"synthetic", "data = synthetic { seed = 1, vocab = 128 }", ""},
     {"text", "data = text \"corpus.txt\"", ""},
+    {"tokens", "data = tokens { path = \"train.bin\", vocab = 50257 }", ""},
+    {"batches", "data = batches \"batches.safetensors\"", ""},
     {NULL, NULL, NULL},
 };
 
@@ -220,6 +222,17 @@ const mpt_reference_word mpt_reference_model[] = {
      "with "
      "a table of its own, it gives what `recipe.model` takes. It draws the forward pass and no "
      "precision.\n\n"
+     "Sizes of the shipped models have the fields of Hugging Face's config.json. A table has "
+     "at "
+     "least the fields that all named sizes have. `model.from_config \"FOLDER\"` (or the path "
+     "of "
+     "the file) reads a config.json and takes the model of its `model_type`; what the file "
+     "says "
+     "beyond the model's fields is left aside, but a value that would change the computation "
+     "and is not computed here is refused. A second argument replaces fields: "
+     "`model.from_config(\"gpt2\", { attn_pdrop = 0 })`. A path starts at the working "
+     "directory "
+     "or at the recipe's folder.\n\n"
      "```lua\n"
      "return model {\n"
      "  name = \"mine\",\n"
@@ -247,6 +260,17 @@ const mpt_reference_word mpt_reference_model[] = {
      "What names of its tensors begin with in checkpoints: `\"transformer.\"`. Default "
      "nothing. "
      "Files with another root are read all the same."},
+    {"defaults", "defaults",
+     "Fields that a size may leave out, with what they are then: `{ layer_norm_epsilon = 1e-5 "
+     "}`. Default none."},
+    {"only", "only",
+     "Fields that change what is computed, with the values that the model has, one or a list: "
+     "`{ "
+     "hidden_act = \"silu\" }`. Another one is refused. Default none."},
+    {"config", "config",
+     "A function that rewrites other spellings in a table of fields, of a size or of a "
+     "config.json (the second argument tells which: true of a file), and gives a text where "
+     "they cannot be. Default none."},
     {NULL, NULL, NULL},
 };
 
@@ -261,17 +285,22 @@ const mpt_reference_word mpt_reference_builders[] = {
 };
 
 const mpt_reference_word mpt_reference_models[] = {
+    {"deepseek_moe", "deepseek_moe",
+     "a small mixture of experts in the shape of DeepSeek-V3: `tiny`, `small`"},
     {"gpt2", "gpt2", "GPT-2: `tiny`, `base`, `124m`, `355m`, `774m`, `1558m`"},
     {"llama", "llama", "Llama 3: `tiny`, `1b`, `8b`"},
     {"mlp", "mlp", "the smallest that learns, a token at a time: `tiny`, `small`"},
     {"nemotron_h", "nemotron_h",
-     "hybrid Mamba-2 and Transformer: `8b`, `12b`, `8b_proxy`, `12b_proxy`"},
+     "hybrid Mamba-2 and Transformer: `4b`, `8b`, `9b`, `12b`, `nano30b-a3b`, `8b_proxy`, "
+     "`12b_proxy`"},
     {"transformer", "transformer",
      "the Transformer of the NVFP4 paper's ablations: `1.2b`, `1.2b_proxy`"},
     {NULL, NULL, NULL},
 };
 
 const mpt_reference_word mpt_reference_recipes[] = {
+    {"deepseek_v3", "deepseek_v3.lua",
+     "FP8 tiles in a mixture of experts, sums promoted every 128 products (arXiv 2412.19437)"},
     {"fp8_12b", "fp8_12b.lua",
      "FP8 baseline of the 12B: blocks, ends in BF16 (arXiv 2509.25149)"},
     {"fp8_8b", "fp8_8b.lua",
@@ -281,8 +310,6 @@ const mpt_reference_word mpt_reference_recipes[] = {
     {"gpt2_bf16_states", "gpt2_bf16_states.lua", "Adam's moments in BF16 (arXiv 2412.19437)"},
     {"gpt2_composer2", "gpt2_composer2.lua",
      "row-scaled NVFP4 forward, MXFP8 backward (arXiv 2603.24477)"},
-    {"gpt2_deepseek_v3", "gpt2_deepseek_v3.lua",
-     "FP8 tiles, sums promoted every 128 products (arXiv 2412.19437)"},
     {"gpt2_fp16", "gpt2_fp16.lua", "FP16 with a static loss scale (arXiv 1710.03740)"},
     {"gpt2_fp16_dynamic", "gpt2_fp16_dynamic.lua",
      "FP16 with a loss scale that finds itself (arXiv 1710.03740)"},
@@ -330,6 +357,8 @@ const mpt_reference_word mpt_reference_recipes[] = {
      "the same, all products in BF16 from 82 %"},
     {"nvfp4_12b_late_end", "nvfp4_12b_late_end.lua",
      "the same, all products in BF16 for the last hundredth"},
+    {"nvfp4_1b2", "nvfp4_1b2.lua",
+     "NVFP4 on the 1.2B Transformer of the paper's ablations (arXiv 2509.25149)"},
     {"nvfp4_8b", "nvfp4_8b.lua", "NVFP4 pretraining of an 8B hybrid (arXiv 2509.25149)"},
     {NULL, NULL, NULL},
 };

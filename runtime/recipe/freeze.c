@@ -110,9 +110,9 @@ static mpt_status check_train(const mpt_recipe *recipe, bool proxy) {
 
 static mpt_status check_data(const mpt_recipe *recipe) {
     mpt_where where = recipe->data.where.file ? recipe->data.where : recipe->where;
-    if (recipe->data.kind == MPT_DATA_TEXT && (!recipe->data.path || !*recipe->data.path))
+    if (recipe->data.kind != MPT_DATA_SYNTHETIC && (!recipe->data.path || !*recipe->data.path))
         REFUSE(recipe, where, "give a file: data = text \"corpus.txt\"",
-               "data.path: the text has no file");
+               "data.path: there is no file");
     return MPT_OK;
 }
 

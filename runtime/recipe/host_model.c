@@ -67,7 +67,7 @@ static mpt_status name_model(mpt_recipe *recipe, const char *name, const char *s
     const char *size_copy = mpt_arena_strdup(&recipe->arena, size);
     if (!name_copy || !size_copy)
         return MPT_OUT_OF_MEMORY;
-    *out = (mpt_model_ref){true, name_copy, size_copy, recipe->where};
+    *out = (mpt_model_ref){true, name_copy, size_copy, NULL, recipe->where};
     return MPT_OK;
 }
 

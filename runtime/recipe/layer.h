@@ -29,9 +29,9 @@ typedef enum mpt_layer_kind {
 
 const char *mpt_layer_kind_name(mpt_layer_kind kind);
 
-/* Whether layers of a kind are made of the three products: linear layers and the head. */
+/* Whether layers of a kind are made of the three products: linear layers, the head, routers. */
 static inline bool mpt_layer_has_gemms(mpt_layer_kind kind) {
-    return kind == MPT_LAYER_LINEAR || kind == MPT_LAYER_HEAD;
+    return kind == MPT_LAYER_LINEAR || kind == MPT_LAYER_HEAD || kind == MPT_LAYER_ROUTER;
 }
 
 typedef struct mpt_layer {
@@ -43,7 +43,10 @@ typedef struct mpt_layer {
     int n_parts; /* a fused layer names its parts: q_proj, k_proj, v_proj; else 0 */
     const char *const *parts;
     int64_t *part_rows; /* of each part's weight; all 0: unknown. NULL: no parts */
-    mpt_where where;    /* line of the model file */
+    /* Linear layers of experts: as many weights of out_features rows; a token goes to top_k of
+     * them, and each expert's tokens fill a multiple of `align` rows. Else 0. */
+    int32_t n_experts, top_k, align;
+    mpt_where where; /* line of the model file */
 } mpt_layer;
 
 /* The three GEMMs of a linear layer and their six operand slots, in the order of recipes.md. */

@@ -28,6 +28,9 @@ static const mpt_ops_row rows[] = {
     {"ssm_scan", MPT_OPS_CLASS_FP32, MPT_OPS_SSM_SCAN, MPT_OPS_SCAN, false, true},
     {"split", MPT_OPS_CLASS_WIDEST, NONE, NONE, false, false}, /* these two move numbers */
     {"concat", MPT_OPS_CLASS_WIDEST, NONE, NONE, false, false},
+    {"moe_route", MPT_OPS_CLASS_FP32, NONE, NONE, false, false},
+    {"moe_dispatch", MPT_OPS_CLASS_WIDEST, NONE, NONE, false, false},
+    {"moe_combine", MPT_OPS_CLASS_LOW, NONE, NONE, false, false}, /* sums in FP32 inside */
     {"cross_entropy", MPT_OPS_CLASS_FP32, MPT_OPS_CROSS_ENTROPY, NONE, true, false},
 };
 

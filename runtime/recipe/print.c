@@ -170,6 +170,8 @@ static void print_state(const mpt_state_formats *formats, mpt_str *out) {
 static void print_model(const char *word, const mpt_model_ref *model, mpt_str *out) {
     if (model->present)
         mpt_str_printf(out, "%s = %s %s\n", word, model->name, model->size);
+    if (model->present && model->fields)
+        mpt_str_printf(out, "%s\n", model->fields);
 }
 
 /* What a word means where it is not said and no wider word is either; COUNT: it depends on what

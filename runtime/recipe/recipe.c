@@ -48,6 +48,34 @@ const char *mpt_recipe_name(const mpt_recipe *recipe) {
     return recipe ? recipe->name : NULL;
 }
 
+bool mpt_recipe_get_file(const mpt_recipe *recipe, int index, mpt_recipe_file *out) {
+    if (!recipe || !out || index < 0 || index >= recipe->n_files)
+        return false;
+    *out = recipe->files[index];
+    return true;
+}
+
+mpt_status mpt_recipe_append_file(mpt_recipe *recipe, const char *name, const char *text,
+                                  size_t length) {
+    mpt_arena *arena = &recipe->arena;
+    for (int i = 0; i < recipe->n_files; i++)
+        if (strcmp(recipe->files[i].name, name) == 0)
+            return MPT_OK;
+    mpt_recipe_file *grown = mpt_arena_grow(arena, recipe->files, sizeof *grown,
+                                            recipe->n_files, &recipe->cap_files);
+    if (!grown)
+        return MPT_OUT_OF_MEMORY;
+    recipe->files = grown;
+    char *copy = mpt_arena_alloc(arena, length + 1);
+    const char *name_copy = mpt_arena_strdup(arena, name);
+    if (!copy || !name_copy)
+        return MPT_OUT_OF_MEMORY;
+    if (length)
+        memcpy(copy, text, length);
+    recipe->files[recipe->n_files++] = (mpt_recipe_file){name_copy, copy, length};
+    return MPT_OK;
+}
+
 const char *mpt_recipe_source(const mpt_recipe *recipe) {
     return recipe ? recipe->source_text : NULL;
 }

@@ -161,14 +161,20 @@ typedef struct mpt_loss_scale {
 
 /* ---- data ---- */
 
-typedef enum mpt_data_kind { MPT_DATA_SYNTHETIC, MPT_DATA_TEXT } mpt_data_kind;
+typedef enum mpt_data_kind {
+    MPT_DATA_SYNTHETIC,
+    MPT_DATA_TEXT,
+    MPT_DATA_TOKENS,
+    MPT_DATA_BATCHES
+} mpt_data_kind;
 typedef struct mpt_data_spec {
     mpt_data_kind kind;
-    const char
-        *path;     /* text: as written; resolved from the working, then the recipe's folder */
-    uint64_t seed; /* synthetic: of the language; 0 is the default language */
-    int32_t vocab; /* synthetic: words of the language */
-    uint64_t set;  /* bit i: field i of its record was said */
+    const char *path; /* of a file, as written; resolved from the working, then the recipe's
+                         folder */
+    uint64_t seed;    /* synthetic: of the language; 0 is the default language */
+    int32_t vocab;    /* synthetic: words of the language */
+    int64_t words;    /* tokens, batches: ids are below it; 0: not stated */
+    uint64_t set;     /* bit i: field i of its record was said */
     mpt_where where;
 } mpt_data_spec;
 
@@ -189,8 +195,9 @@ typedef struct mpt_source {
 
 typedef struct mpt_model_ref {
     bool present;
-    const char *name; /* "nemotron_h" */
-    const char *size; /* "12b", or "custom" for a table */
+    const char *name;   /* "nemotron_h" */
+    const char *size;   /* "12b", or "custom" for a table */
+    const char *fields; /* "model.n_layer = 2", a line each, of a table; NULL: a named size */
     mpt_where where;
 } mpt_model_ref;
 
@@ -232,7 +239,9 @@ struct mpt_recipe {
     const char *name, *description;
     const char *file;        /* as the host named it */
     const char *source_text; /* as run, for the run folder; NULL for a host's recipe */
-    mpt_where where;         /* of the recipe{} call */
+    int n_files, cap_files;
+    mpt_recipe_file *files; /* that it required or read */
+    mpt_where where;        /* of the recipe{} call */
     mpt_model_ref model, proxy;
     mpt_source source;
     int n_predicates, cap_predicates;
@@ -277,6 +286,9 @@ mpt_rule *mpt_recipe_insert_use(mpt_recipe *recipe, int phase, mpt_where where);
 mpt_rule *mpt_recipe_make_eval_use(mpt_recipe *recipe, mpt_where where);
 
 /* Silences a warning; an unknown name is an error. */
+/* Notes a file that the recipe is made of (copied), once by its name. */
+mpt_status mpt_recipe_append_file(mpt_recipe *recipe, const char *name, const char *text,
+                                  size_t length);
 mpt_status mpt_recipe_append_allow(mpt_recipe *recipe, const char *name, mpt_where where);
 
 /* mpt_recipe_set with a place for messages: "train.steps" = "300", applied to the full model

@@ -23,9 +23,11 @@ mpt_dtype mpt_stored_format(mpt_dtype compute) {
     return compute == MPT_DTYPE_TF32 ? MPT_DTYPE_FP32 : compute;
 }
 
-/* Logits stay FP32, because the loss reads them; dW takes the format of the gradients. */
+/* Logits stay FP32, because the loss reads them, or the choice of experts; dW takes the format
+ * of the gradients. */
 static mpt_dtype default_output(const cascade *c, const mpt_layer *layer, int gemm) {
-    bool logits = layer->kind == MPT_LAYER_HEAD && gemm == MPT_GEMM_FPROP;
+    bool logits = (layer->kind == MPT_LAYER_HEAD || layer->kind == MPT_LAYER_ROUTER) &&
+                  gemm == MPT_GEMM_FPROP;
     return logits || gemm == MPT_GEMM_WGRAD ? MPT_DTYPE_FP32
                                             : mpt_stored_format(c->base.format);
 }
@@ -56,8 +58,11 @@ static void start(const cascade *c, const mpt_layer *layer, layer_state *s) {
     s->compute_word = mpt_ops_said(c->recipe->ops, ops_row(layer));
     if (s->compute_word != MPT_OPS_COUNT)
         s->compute = c->recipe->ops[s->compute_word].format;
+    mpt_quantizer operand = c->base;
+    if (layer->kind == MPT_LAYER_ROUTER) /* routers are FP32 where no rule names them */
+        (void)mpt_quantizer_by_name("fp32", &operand);
     for (int i = 0; i < MPT_SLOT_COUNT; i++) {
-        s->slot[i] = (mpt_slot_use){.has_format = true, .q = c->base};
+        s->slot[i] = (mpt_slot_use){.has_format = true, .q = operand};
         s->format_decider[i] = -1;
         for (int f = 0; f < MPT_SLOT_FIELDS; f++)
             s->decider[i][f] = -1;

@@ -31,8 +31,10 @@ static mpt_origin why_field(const cascade *c, const layer_state *s, int slot, in
     if (follows(use, field))
         return origin_of(MPT_DECIDED_FOLLOWS, s->decider[slot][row], use->said[row]);
     rule = s->format_decider[slot];
-    if (rule < 0)
-        return origin_of(MPT_DECIDED_DEFAULT, -1, c->recipe->base_where);
+    if (rule < 0) /* the base is not a router's */
+        return origin_of(MPT_DECIDED_DEFAULT, -1,
+                         s->layer->kind == MPT_LAYER_ROUTER ? MPT_NOWHERE
+                                                            : c->recipe->base_where);
     return origin_of(field == row_index("format") ? MPT_DECIDED_SAID : MPT_DECIDED_FORMAT, rule,
                      use->where);
 }
@@ -76,7 +78,8 @@ void mpt_cascade_explain(const mpt_cascade *c, int layer, mpt_explanation *out) 
     }
     for (int g = 0; g < MPT_GEMM_COUNT; g++) {
         int rule = s.output_decider[g];
-        bool logits = s.layer->kind == MPT_LAYER_HEAD && g == MPT_GEMM_FPROP;
+        bool logits = (s.layer->kind == MPT_LAYER_HEAD || s.layer->kind == MPT_LAYER_ROUTER) &&
+                      g == MPT_GEMM_FPROP;
         out->output[g] = s.output[g];
         out->output_why[g] = logits || g == MPT_GEMM_WGRAD
                                  ? origin_of(MPT_DECIDED_DEFAULT, -1, MPT_NOWHERE)

@@ -18,7 +18,8 @@ static const mpt_record *const records[] = {
     &mpt_record_recompute,   &mpt_record_eval,          &mpt_record_adamw,
     &mpt_record_sgd,         &mpt_record_constant,      &mpt_record_linear,
     &mpt_record_cosine,      &mpt_record_wsd,           &mpt_record_synthetic,
-    &mpt_record_text,        &mpt_record_ops,
+    &mpt_record_text,        &mpt_record_tokens,        &mpt_record_batches,
+    &mpt_record_ops,
 };
 
 const mpt_record *mpt_record_find(const char *name) {

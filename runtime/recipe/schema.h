@@ -68,7 +68,7 @@ typedef struct mpt_record {
  *   "recompute"                                mpt_recompute
  *   "adamw" "sgd"                              mpt_optimizer
  *   "constant" "linear" "cosine" "wsd"         mpt_lr
- *   "synthetic" "text"                         mpt_data_spec
+ *   "synthetic" "text" "tokens" "batches"      mpt_data_spec
  *   "quantizer"                                mpt_slot_use (its mask is `set`)
  *   "delayed" and a second "static"            mpt_scale_source
  *   "four_over_six"                            mpt_scale_rule

@@ -232,4 +232,41 @@ const mpt_record mpt_record_text = {"text",
                                     sizeof(mpt_data_spec),
                                     MPT_DATA_TEXT};
 
-const mpt_record *const mpt_data_records[] = {&mpt_record_synthetic, &mpt_record_text, NULL};
+#define WORDS_ROW                                                                              \
+    {                                                                                          \
+        "vocab", MPT_FIELD_INT, MEMBER(mpt_data_spec, words), 1, INT32_MAX,                    \
+            .by_default = "this or the model's",                                               \
+            .doc = "Words of the tokenizer: ids are below it.", .source = ""                   \
+    }
+
+static const mpt_field tokens_fields[] = {
+    {"path", MPT_FIELD_STRING, MEMBER(mpt_data_spec, path), .by_default = "required",
+     .doc = "A file of nanoGPT's, a shard of llm.c's, or a pair of Megatron's.", .source = ""},
+    WORDS_ROW,
+};
+static const mpt_field batches_fields[] = {
+    {"path", MPT_FIELD_STRING, MEMBER(mpt_data_spec, path), .by_default = "required",
+     .doc = "A safetensors file with int32 `tokens` [micro-batches, batch, sequence + 1]; its "
+            "rows are taken in order.",
+     .source = ""},
+    WORDS_ROW,
+};
+const mpt_record mpt_record_tokens = {
+    "tokens",
+    "The ids of a token file; which of the formats it has, its content says.",
+    tokens_fields,
+    MPT_COUNT(tokens_fields),
+    offsetof(mpt_data_spec, set),
+    sizeof(mpt_data_spec),
+    MPT_DATA_TOKENS};
+const mpt_record mpt_record_batches = {
+    "batches",
+    "Batches that were cut before; what the run leaves over is its validation.",
+    batches_fields,
+    MPT_COUNT(batches_fields),
+    offsetof(mpt_data_spec, set),
+    sizeof(mpt_data_spec),
+    MPT_DATA_BATCHES};
+
+const mpt_record *const mpt_data_records[] = {&mpt_record_synthetic, &mpt_record_text,
+                                              &mpt_record_tokens, &mpt_record_batches, NULL};

@@ -65,6 +65,11 @@ static void add_attrs(text *t, const mpt_node *node) {
         add_quantizer(t, "row", &a->row, a->row_operand);
     if (copies && a->has_col)
         add_quantizer(t, "column", &a->col, a->col_operand);
+    if (a->top_k)
+        add(t,
+            " experts %" PRId32 " of %" PRId32 " groups %" PRId32 " align %" PRId32
+            " softmax %d normalize %d",
+            a->top_k, a->experts, a->top_groups, a->align, a->by_softmax, a->normalize);
     if (a->softmax != MPT_DTYPE_FP32)
         add(t, " softmax %s", mpt_dtype_name(a->softmax));
 }

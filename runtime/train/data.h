@@ -1,4 +1,5 @@
-/* Where tokens come from: bytes of a text file, or the embedded synthetic language.
+/* Where tokens come from: bytes of a text, token files, batches that were cut before, or the
+ * embedded synthetic language.
  *
  * A source is deterministic by seed and position: the batch of a step depends on nothing that
  * ran before it. The last tenth is validation, in fixed windows that do not overlap. */
@@ -9,8 +10,10 @@
 
 typedef struct mpt_data mpt_data;
 
-/* Opens the source a recipe names. `override_path`, from --data, replaces it where not NULL.
- * Errors name file, needed and present token counts. */
+/* Opens the source a recipe names. `override_path`, from --data, replaces it where not NULL: by
+ * its content it is a token file, a safetensors file of batches, or else text; the vocabulary
+ * that the recipe states for its own tokens holds for it, too. Errors name file, needed and
+ * present token counts. */
 mpt_status mpt_data_open(mpt_ctx *ctx, const mpt_data_spec *spec, const char *override_path,
                          const char *recipe_file, mpt_data **out);
 void mpt_data_close(mpt_data *data);
@@ -19,7 +22,17 @@ void mpt_data_close(mpt_data *data);
  * tokens, has 10"). To be asked once the sequence length is known, before anything is drawn. */
 mpt_status mpt_data_check(const mpt_data *data, int64_t sequence);
 
+/* Tells the source which run will read it, of which some need length and batch: to be done when
+ * they are known, and again when they change. Checks as mpt_data_check does. */
+mpt_status mpt_data_settle(mpt_data *data, const mpt_train *train);
+
+/* How many words there are: as stated, or where nothing states it (mpt_data_states_vocab is
+ * false) what the largest id needs. Then only the model can say it, and mpt_data_check_model
+ * refuses one whose ids the file's type cannot hold: they may have been cut off. */
 int32_t mpt_data_vocab(const mpt_data *data);
+bool mpt_data_states_vocab(const mpt_data *data);
+mpt_status mpt_data_check_model(const mpt_data *data, int64_t vocab);
+
 const char *mpt_data_describe(const mpt_data *data); /* "synthetic language, 128 words" */
 
 /* Entropy per token in nats: of the source itself (NAN where unknown), and of its unigram

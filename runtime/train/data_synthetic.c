@@ -90,7 +90,8 @@ static void window(const mpt_data *data, int64_t window, int64_t sequence, int32
     generate(&w, sequence, tokens, targets);
 }
 
-static const mpt_data_ops synthetic_ops = {NULL, train, n_windows, window, NULL};
+static const mpt_data_ops synthetic_ops = {
+    .train = train, .n_windows = n_windows, .window = window};
 
 mpt_status mpt_data_open_synthetic(mpt_data *data, uint64_t seed, int32_t vocab) {
     if (vocab < MPT_LANGUAGE_MIN_VOCAB || vocab > MPT_LANGUAGE_MAX_VOCAB) {

@@ -9,8 +9,7 @@
 
 #include <math.h>
 
-/* Rows past the last window repeat it with masked targets. */
-static void fill_windows(mpt_trainer *trainer, int64_t first, int64_t n, int64_t n_all) {
+void mpt_trainer_fill_windows(mpt_trainer *trainer, int64_t first, int64_t n, int64_t n_all) {
     const mpt_graph *graph = mpt_trainer_graph(trainer); /* evaluations have its shapes */
     int64_t sequence = graph->sequence;
     for (int64_t row = 0; row < graph->batch; row++) {
@@ -28,10 +27,11 @@ static double mean_loss(mpt_trainer *trainer, int64_t n, int64_t n_all) {
     mpt_run_env env = mpt_trainer_env(trainer);
     env.evaluating = true; /* what is seen here must not enter the amax histories */
     double loss = 0, sequences = (double)n;
+    trainer->has_gradients = false;
     mpt_executor_run(runner.executor, MPT_PASS_PREPARE, &env);
     for (int64_t first = 0; first < n; first += batch, env.micro_batch++) {
         int64_t rows = n - first < batch ? n - first : batch;
-        fill_windows(trainer, first, n, n_all);
+        mpt_trainer_fill_windows(trainer, first, n, n_all);
         double mean = mpt_runner_forward(&runner, trainer->tokens, trainer->targets, &env);
         loss += mean * ((double)rows / sequences);
     }
@@ -46,6 +46,10 @@ mpt_status mpt_trainer_eval(mpt_trainer *trainer, int64_t max_windows, double *o
                         "%s: max_windows is %lld, expected 0 (all) or more", __func__,
                         (long long)max_windows);
     const mpt_program *program = trainer->program;
+    if (mpt_trainer_graph(trainer)->own_tokens)
+        return MPT_FAIL(trainer->ctx, MPT_INVALID, MPT_NOWHERE,
+                        "%s: the program was compiled with own_tokens, and has no data",
+                        __func__);
     int64_t n_all = mpt_data_n_windows(program->data, program->train.sequence);
     int64_t n = max_windows > 0 && max_windows < n_all ? max_windows : n_all;
     *out_loss = n > 0 ? mean_loss(trainer, n, n_all) : NAN;

@@ -2,8 +2,8 @@
  * drawn before, on threads or on the order of calls.
  *
  * Key = (seed low, seed high XOR stream), counter = (block, b, a low, a high). Stream 0 belongs
- * to stochastic rounding (contract 9 of the numerics), whose key is the seed as it is; dropout's
- * is MPT_STREAM_DROPOUT of kernels/numerics_random.h. */
+ * to stochastic rounding (contract 9 of the numerics), whose key is the seed as it is;
+ * dropout's is MPT_STREAM_DROPOUT of kernels/numerics_random.h. */
 #ifndef MPT_TRAIN_RANDOM_H
 #define MPT_TRAIN_RANDOM_H
 
@@ -15,6 +15,7 @@ enum {
     MPT_STREAM_INIT = 0x1417,     /* initial weights: a = hash of the name, b:block = element */
     MPT_STREAM_TRAIN = 0x7241,    /* training rows: a = step, b = row */
     MPT_STREAM_VALIDATE = 0x7A11, /* validation windows of a generator: a = window */
+    MPT_STREAM_SAMPLE = 0x5A39,   /* text drawn from a model: a = position */
     MPT_STREAM_LANGUAGE = 0x1A46  /* tables of the synthetic language: a = table */
 };
 

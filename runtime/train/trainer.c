@@ -19,6 +19,7 @@ void mpt_trainer_destroy(mpt_trainer *trainer) {
     for (int i = 0; i < trainer->n_executors; i++)
         mpt_executor_destroy(trainer->executors[i]);
     mpt_state_destroy(trainer->state);
+    mpt_faults_free(&trainer->faults);
     mpt_free(trainer->ctx, trainer->counts);
     mpt_free(trainer->ctx, trainer->executors);
     mpt_free(trainer->ctx, trainer->tokens);
@@ -122,6 +123,9 @@ mpt_status mpt_trainer_create(const mpt_program *program, const mpt_trainer_opti
     MPT_REQUIRE(ctx, out);
     *out = NULL;
     MPT_TRY(mpt_options_read(ctx, __func__, options, &o, sizeof o));
+    if (o.n_inject < 0 || (o.n_inject > 0 && !o.inject))
+        return MPT_FAIL(ctx, MPT_INVALID, MPT_NOWHERE,
+                        "%s: n_inject is %d, which does not fit inject", __func__, o.n_inject);
     mpt_trainer *trainer = mpt_alloc(ctx, sizeof *trainer);
     if (!trainer)
         return mpt_fail_memory(ctx, sizeof *trainer);
@@ -133,7 +137,10 @@ mpt_status mpt_trainer_create(const mpt_program *program, const mpt_trainer_opti
     trainer->counted = -1;
     trainer->last_eval = NAN;
     trainer->scaler = mpt_scaler_start(&program->recipe->loss_scale);
-    mpt_status status = create_parts(trainer);
+    mpt_status status = mpt_faults_read(program->phases[0]->graph, program->train.steps,
+                                        o.inject, o.n_inject, &trainer->faults);
+    if (status == MPT_OK)
+        status = create_parts(trainer);
     if (status != MPT_OK) {
         mpt_trainer_destroy(trainer);
         return status;
@@ -157,7 +164,9 @@ static void draw_batch(mpt_trainer *trainer) {
 /* The caller's rows are one longer than a sequence: the last token is only a target. */
 static mpt_status take_batch(mpt_trainer *trainer, const int32_t *tokens) {
     const mpt_train *train = &trainer->program->train;
-    int64_t vocab = mpt_trainer_graph(trainer)->vocab, length = train->sequence + 1;
+    const mpt_graph *graph = mpt_trainer_graph(trainer);
+    int64_t n_ids = mpt_graph_n_ids(graph), n_logits = mpt_graph_n_logits(graph);
+    int64_t vocab = n_ids < n_logits ? n_ids : n_logits, length = train->sequence + 1;
     for (int64_t i = 0; i < train->batch * length; i++) {
         if (tokens[i] >= 0 && tokens[i] < vocab)
             continue;
@@ -199,19 +208,41 @@ mpt_runner mpt_trainer_runner(const mpt_trainer *trainer, bool evaluation) {
     const mpt_program *program = trainer->program;
     bool own = evaluation && program->n_evals > 0;
     int part = trainer->phase + (own ? program->n_phases : 0);
-    return (mpt_runner){mpt_program_part(program, part)->graph, trainer->executors[part]};
+    const mpt_phase_program *runs = mpt_program_part(program, part);
+    return (mpt_runner){runs, runs->graph, trainer->executors[part]};
+}
+
+void mpt_runner_fill(const mpt_runner *runner, const int32_t *tokens, const int32_t *targets) {
+    const mpt_graph *graph = runner->graph;
+    mpt_executor *executor = runner->executor;
+    size_t bytes = (size_t)(graph->batch * graph->sequence) * sizeof *tokens;
+    if (graph->tokens >= 0)
+        memcpy(mpt_executor_tensor(executor, graph->tokens)->data, tokens, bytes);
+    memcpy(mpt_executor_tensor(executor, graph->targets)->data, targets, bytes);
+    fill_positions(graph, executor);
+}
+
+double mpt_runner_loss(const mpt_runner *runner) {
+    mpt_value_id loss = runner->graph->loss;
+    return (double)*(const float *)mpt_executor_tensor(runner->executor, loss)->data;
 }
 
 double mpt_runner_forward(const mpt_runner *runner, const int32_t *tokens,
                           const int32_t *targets, const mpt_run_env *env) {
-    const mpt_graph *graph = runner->graph;
-    mpt_executor *executor = runner->executor;
-    size_t bytes = (size_t)(graph->batch * graph->sequence) * sizeof *tokens;
-    memcpy(mpt_executor_tensor(executor, graph->tokens)->data, tokens, bytes);
-    memcpy(mpt_executor_tensor(executor, graph->targets)->data, targets, bytes);
-    fill_positions(graph, executor);
-    mpt_executor_run(executor, MPT_PASS_FORWARD, env);
-    return (double)*(const float *)mpt_executor_tensor(executor, graph->loss)->data;
+    mpt_runner_fill(runner, tokens, targets);
+    mpt_executor_run(runner->executor, MPT_PASS_FORWARD, env);
+    return mpt_runner_loss(runner);
+}
+
+/* One pass of a micro-batch, the first one with the step's faults. */
+static void run_pass(const mpt_trainer *trainer, const mpt_runner *runner, mpt_pass pass,
+                     const mpt_run_env *env) {
+    if (env->micro_batch == 0 &&
+        mpt_faults_due(&trainer->faults, trainer->attempted, MPT_FAULT_ACT))
+        mpt_faults_run(&trainer->faults, trainer->attempted, runner->program, runner->executor,
+                       pass, env);
+    else
+        mpt_executor_run(runner->executor, pass, env);
 }
 
 /* Mean loss over the targets of all micro-batches; their gradients are summed up. */
@@ -223,10 +254,11 @@ static double run_micro_batches(mpt_trainer *trainer, mpt_run_env *env) {
     double targets = (double)mpt_count_targets(trainer->targets, n), loss = 0;
     env->loss_seed = (float)(trainer->scaler.loss_scale / targets);
     for (int64_t at = 0; at < n; at += step, env->micro_batch++) {
-        double mean =
-            mpt_runner_forward(&runner, trainer->tokens + at, trainer->targets + at, env);
-        loss += mean * ((double)mpt_count_targets(trainer->targets + at, step) / targets);
-        mpt_executor_run(runner.executor, MPT_PASS_BACKWARD, env);
+        mpt_runner_fill(&runner, trainer->tokens + at, trainer->targets + at);
+        run_pass(trainer, &runner, MPT_PASS_FORWARD, env);
+        double share = (double)mpt_count_targets(trainer->targets + at, step) / targets;
+        loss += mpt_runner_loss(&runner) * share;
+        run_pass(trainer, &runner, MPT_PASS_BACKWARD, env);
     }
     return loss;
 }
@@ -305,8 +337,12 @@ mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out) {
     r.phase = trainer->program->phases[trainer->phase]->phase;
     r.lr = (double)env.lr;
     start_counts(trainer, &env);
+    MPT_TRY(mpt_trainer_announce_faults(trainer));
+    mpt_faults_weights(&trainer->faults, r.step, trainer->state);
     mpt_executor_run(executor, MPT_PASS_PREPARE, &env);
     r.loss = run_micro_batches(trainer, &env);
+    mpt_faults_restore(&trainer->faults, r.step, trainer->state);
+    mpt_faults_gradients(&trainer->faults, r.step, graph, trainer->state, r.loss_scale);
     mpt_executor_run(executor, MPT_PASS_UPDATE, &env);
     r.grad_norm = (double)*(const float *)mpt_executor_tensor(executor, graph->norm)->data;
     int32_t bad = *(const int32_t *)mpt_executor_tensor(executor, graph->finite)->data;
@@ -329,6 +365,11 @@ mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out) {
 mpt_status mpt_trainer_step(mpt_trainer *trainer, const int32_t *tokens, mpt_step_result *out) {
     MPT_REQUIRE_OBJECT(trainer);
     MPT_REQUIRE(trainer->ctx, out);
+    trainer->has_gradients = false;
+    if (!tokens && mpt_trainer_graph(trainer)->own_tokens)
+        return MPT_FAIL(trainer->ctx, MPT_INVALID, MPT_NOWHERE,
+                        "%s: tokens is NULL, and the program was compiled with own_tokens",
+                        __func__);
     if (tokens) {
         MPT_TRY(take_batch(trainer, tokens));
     } else {

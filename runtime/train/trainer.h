@@ -5,6 +5,7 @@
 
 #include "kernels/quantize.h"
 #include "runtime/pipeline.h"
+#include "train/inject.h"
 #include "train/loss_scale.h"
 #include "train/metrics.h"
 #include "train/state.h"
@@ -31,10 +32,12 @@ struct mpt_trainer {
      * rate and Adam's bias correction go by it. */
     int64_t data, attempted, applied;
     mpt_scaler scaler;
+    mpt_faults faults;  /* that the host asked for */
     int skips_in_a_row; /* but those that a lower loss scale may cure */
     double tokens_seen;
     double last_eval; /* NAN before the first */
     /* What the last counted step did to each operand of the phase it ran in. */
+    bool has_gradients; /* mpt_trainer_forward left gradients of the loss in the state */
     bool count_next;
     int counted; /* that phase; -1 before the first */
     mpt_quantize_counts *counts;
@@ -48,20 +51,54 @@ mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out);
  * is the last of too many. */
 mpt_status mpt_trainer_skip(mpt_trainer *trainer, const mpt_step_result *r, int param);
 
+/* Says which faults the step to come gets, in the log and in the metrics. */
+mpt_status mpt_trainer_announce_faults(const mpt_trainer *trainer);
+
 /* The environment of the step to come, in the current phase. */
 mpt_run_env mpt_trainer_env(const mpt_trainer *trainer);
 
-/* What the current phase runs, for steps or for an evaluation: a graph and its executor. */
+/* What the current phase runs, for steps or for an evaluation: a program, its graph and its
+ * executor. */
 typedef struct mpt_runner {
+    const mpt_phase_program *program;
     const mpt_graph *graph;
     mpt_executor *executor;
 } mpt_runner;
 mpt_runner mpt_trainer_runner(const mpt_trainer *trainer, bool evaluation);
 
-/* Copies rows into a runner's inputs and runs FORWARD; gives the mean loss over the
- * micro-batch's targets. */
+/* Copies rows into a runner's inputs. */
+void mpt_runner_fill(const mpt_runner *runner, const int32_t *tokens, const int32_t *targets);
+
+/* The mean loss over the micro-batch's targets, once FORWARD has run. */
+double mpt_runner_loss(const mpt_runner *runner);
+
+/* Fills the inputs and runs FORWARD; gives the loss. */
 double mpt_runner_forward(const mpt_runner *runner, const int32_t *tokens,
                           const int32_t *targets, const mpt_run_env *env);
+
+/* Runs FORWARD step by step and shows the logits right before the loss reads them; later steps
+ * use their memory again. */
+typedef void (*mpt_logits_fn)(void *ud, const mpt_tensor *logits);
+void mpt_runner_look(const mpt_runner *runner, const mpt_run_env *env, mpt_logits_fn look,
+                     void *ud);
+
+/* Fills the batch's rows with n windows spread over all n_all, from the first-th of them on.
+ * Rows past the last repeat it with masked targets. */
+void mpt_trainer_fill_windows(mpt_trainer *trainer, int64_t first, int64_t n, int64_t n_all);
+
+/* Refuses the first id of [micro_batch, sequence] that is no token of the model, and no -1
+ * where they are targets. `name` leads the message. */
+mpt_status mpt_trainer_check_ids(const mpt_trainer *trainer, const char *name,
+                                 const int32_t *ids, bool targets);
+
+/* Whether a row of logits is largest at the target; of equal ones the first counts. A row with
+ * NaN foretells nothing. */
+static inline bool mpt_foretells(const float *logits, int64_t n, int32_t target) {
+    for (int64_t i = 0; i < n; i++)
+        if (!(logits[i] < logits[target] || (logits[i] == logits[target] && i >= target)))
+            return false;
+    return true;
+}
 
 static inline const mpt_graph *mpt_trainer_graph(const mpt_trainer *trainer) {
     return trainer->program->phases[trainer->phase]->graph;

@@ -21,6 +21,13 @@ bool mpt_trainer_param(const mpt_trainer *trainer, int index, mpt_param_view *ou
     return true;
 }
 
+bool mpt_trainer_gradient(const mpt_trainer *trainer, int index, mpt_param_view *out) {
+    if (!trainer || !trainer->has_gradients || !mpt_trainer_param(trainer, index, out))
+        return false;
+    out->data = trainer->state->grad[index];
+    return true;
+}
+
 bool mpt_trainer_scale(const mpt_trainer *trainer, int index, mpt_scale_view *out) {
     if (!trainer || !out || index < 0 || index >= trainer->state->n_scales)
         return false;

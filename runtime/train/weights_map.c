@@ -65,6 +65,27 @@ static mpt_status add_rows(mpt_weights_map *map, const mpt_weight *whole) {
     return status;
 }
 
+/* The weights of experts, which lie one below the other: each a tensor, and the parts of each
+ * where the layer is a fused one. */
+static mpt_status add_experts(mpt_weights_map *map, const mpt_weight *whole) {
+    static const char word[] = ".experts.";
+    int32_t n = map->graph->params[whole->param].n_experts;
+    const char *at = n > 0 ? strstr(whole->name, word) : NULL;
+    mpt_weight expert = *whole;
+    if (!at)
+        return add_rows(map, whole);
+    expert.rows = expert.dims[0] = whole->rows / n;
+    for (int32_t e = 0; e < n; e++) {
+        expert.first = e * expert.rows;
+        expert.name = mpt_arena_printf(&map->arena, "%.*s%s%d.%s", (int)(at - whole->name),
+                                       whole->name, word, (int)e, at + strlen(word));
+        if (!expert.name)
+            return MPT_OUT_OF_MEMORY;
+        MPT_TRY(add_rows(map, &expert));
+    }
+    return MPT_OK;
+}
+
 static mpt_status add_param(mpt_weights_map *map, int index, mpt_weights_layout layout) {
     const mpt_graph *graph = map->graph;
     const mpt_param *param = &graph->params[index];
@@ -80,7 +101,7 @@ static mpt_status add_param(mpt_weights_map *map, int index, mpt_weights_layout 
         whole.dims[0] = value->dims[1];
         whole.dims[1] = value->dims[0];
     }
-    return add_rows(map, &whole);
+    return add_experts(map, &whole);
 }
 
 /* ---- tied weights ---- */

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "io/file.h"
-#include "io/new_file.h"
+#include "io/file_write.h"
 #include "kernels/numerics_cast.h"
 
 enum { CHUNK = 4096, NAMES_SHOWN = 8 };
@@ -164,14 +164,15 @@ static json_t *make_index(saver *s, int n_shards) {
     return root;
 }
 
-static bool starts_as_json(const unsigned char *start, size_t n) {
+static bool starts_as_json(const char *path, const unsigned char *start, size_t n) {
+    (void)path;
     return n > 0 && start[0] == '{';
 }
 
 static mpt_status write_index(saver *s, const char *path, int n_shards) {
-    static const mpt_file_kind kind = {"JSON file", starts_as_json};
+    static const mpt_file_kind kind = {"JSON file", 1, starts_as_json};
     mpt_ctx *ctx = s->map.ctx;
-    mpt_new_file *file;
+    mpt_file_writer *file;
     json_t *index = make_index(s, n_shards);
     char *text = index ? json_dumps(index, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
     json_decref(index);
@@ -179,10 +180,10 @@ static mpt_status write_index(saver *s, const char *path, int n_shards) {
         return mpt_fail_memory(ctx, (size_t)s->map.n);
     size_t n = strlen(text);
     text[n] = '\n'; /* over the end, which is not written */
-    mpt_status status = mpt_new_file_create(ctx, path, &kind, n + 1, &file);
+    mpt_status status = mpt_file_create(ctx, path, n + 1, &kind, &file);
     if (status == MPT_OK) {
-        memcpy(mpt_new_file_data(file), text, n + 1);
-        status = mpt_new_file_commit(file);
+        memcpy(mpt_file_bytes(file), text, n + 1);
+        status = mpt_file_commit(file);
     }
     free(text);
     return status;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# mptrun bench --quantizers, on matrices so small that it measures nothing worth knowing.
+# mptrun bench, on matrices and models so small that it measures nothing worth knowing.
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -20,12 +20,54 @@ for member in melem_per_s gb_per_s fraction_of_copy; do
     want_out "\"$member\": [0-9.e+-]+"
 done
 
+recipe small.lua
+try bench small.lua --threads 1 --steps 2 --set train.batch=1
+want_status 0
+want_out '^small: mlp tiny, [0-9,]+ parameters$'
+want_out '^measured +2 steps of 1 x 16 tokens after 2 of warm-up, cpu, 1 thread$'
+want_out '^step +fastest [0-9.]+ ms, median [0-9.]+ ms: [0-9]+ tokens/s$'
+want_out '^gemm +[0-9.]+ GFLOP/s in the GEMMs of linear layers'
+for class in gemm quantize optimizer data; do
+    want_out "^  $class +[0-9.]+ +[0-9.]+ %"
+done
+want_no_err
+[ ! -e runs ] || wrong "bench wrote a run folder"
+try bench small.lua --threads 1 --steps 1 --json --device ref
+want_status 0
+for member in min median tokens_per_s gemm_gflops step_gflops peak_gflops share; do
+    want_out "\"$member\": [0-9.e+-]+"
+done
+want_out '"class": "gemm"'
+
 try bench
 want_status 2
-want_err 'bench of what\? mptrun bench --quantizers'
-try bench recipe.lua
+want_err 'bench of what\? mptrun bench RECIPE\.lua .* mptrun bench --quantizers'
+try bench small.lua --quantizers
 want_status 2
-want_err "'bench' takes --quantizers, and no 'recipe\.lua'"
+want_err "bench --quantizers measures no recipe, and takes no 'small\.lua'"
+try bench small.lua other.lua
+want_status 2
+for given in --set=train.steps=3 --model=full --steps=2 --device=ref --data=x; do
+    try bench --quantizers "$given"
+    want_status 2
+    want_err "bench --quantizers takes no ${given%%=*}; see mptrun help bench"
+done
+try bench small.lua --rows 3
+want_status 2
+want_err 'bench RECIPE\.lua takes no --rows; see mptrun help bench'
+for steps in 0 -1 x 4097; do
+    try bench small.lua --steps "$steps"
+    want_status 2
+    want_err 'is not a whole number from 1 to 4096|--steps'
+done
+try bench nowhere.lua
+want_status 1
+want_err 'nowhere\.lua'
+try bench small.lua --set train.steps=0
+want_status 1
+try bench small.lua --device cuda
+want_status 4
+want_err 'this build computes on ref and cpu only'
 for rows in 0 -1 x 1048577; do
     try bench --quantizers --rows "$rows"
     want_status 2

@@ -1,5 +1,6 @@
 /* Wrong arguments of a host: every public call answers with MPT_INVALID and names the argument,
  * and none crashes. The headers are read, so a new call without a row here fails. */
+#include "mpt/eval.h"
 #include "mpt/model.h"
 #include "mpt/tools.h"
 #include "mpt_test.h"
@@ -100,6 +101,7 @@ static void wrong_accessors(objects *o) {
     assert_null(mpt_nearest("a", (const char *const[]){"a"}, -1));
     assert_null(mpt_recipe_name(NULL));
     assert_null(mpt_recipe_source(NULL));
+    assert_false(mpt_recipe_get_file(NULL, 0, NULL));
     assert_null(mpt_program_get_info(NULL).model);
     assert_false(mpt_program_warning(NULL, 0, &warning));
     assert_false(mpt_program_warning(o->program, 0, NULL));
@@ -117,6 +119,8 @@ static void wrong_accessors(objects *o) {
     assert_false(mpt_trainer_operand(o->trainer, 0, NULL));
     assert_false(mpt_trainer_operand(o->trainer, -1, &operand));
     mpt_trainer_count_next(NULL);
+    assert_false(mpt_trainer_gradient(NULL, 0, &param));
+    assert_false(mpt_trainer_gradient(o->trainer, 0, &param)); /* no forward was run */
 }
 
 static void wrong_load_file(objects *o) {
@@ -302,6 +306,31 @@ static void wrong_trainer_calls(objects *o) {
     refused(o, mpt_trainer_eval(o->trainer, -1, &loss), "max_windows is -1");
 }
 
+static void wrong_trainer_forward(objects *o) {
+    mpt_forward_options options = MPT_FORWARD_OPTIONS_INIT, half = {.size = 4};
+    BARE(mpt_trainer_forward(NULL, &options, NULL, NULL));
+    refused(o, mpt_trainer_forward(o->trainer, NULL, NULL, NULL), "options is NULL");
+    refused(o, mpt_trainer_forward(o->trainer, &half, NULL, NULL), "the options have size 4");
+    refused(o, mpt_trainer_forward(o->trainer, &options, NULL, NULL), "tokens is NULL");
+}
+
+static void wrong_eval(objects *o) {
+    mpt_eval_options options = MPT_EVAL_OPTIONS_INIT, half = {.size = 4};
+    int64_t n;
+    BARE(mpt_tokens_shape(NULL, "t", &n, &n));
+    refused(o, mpt_tokens_shape(o->ctx, NULL, &n, &n), "path is NULL");
+    refused(o, mpt_tokens_shape(o->ctx, "t", NULL, &n), "out_batch is NULL");
+    refused(o, mpt_tokens_shape(o->ctx, "t", &n, NULL), "out_sequence is NULL");
+    BARE(mpt_trainer_eval_file(NULL, &options, NULL));
+    refused(o, mpt_trainer_eval_file(o->trainer, NULL, NULL), "options is NULL");
+    refused(o, mpt_trainer_eval_file(o->trainer, &half, NULL), "the options have size 4");
+    refused(o, mpt_trainer_eval_file(o->trainer, &options, NULL), "o.tokens is NULL");
+    options.tokens = "t";
+    refused(o, mpt_trainer_eval_file(o->trainer, &options, NULL), "o.out is NULL");
+    BARE(mpt_trainer_measure(NULL, NULL, NULL, NULL));
+    refused(o, mpt_trainer_measure(o->trainer, NULL, NULL, NULL), "out is NULL");
+}
+
 static void wrong_quantize_file(objects *o) {
     mpt_quantize_options options = MPT_QUANTIZE_OPTIONS_INIT, half = {.size = 4};
     BARE(mpt_quantize_file(NULL, "e4m3", "a", "b", NULL, NULL));
@@ -354,6 +383,51 @@ static void wrong_bench(objects *o) {
             "options.n_threads is -2");
 }
 
+static void wrong_bench_program(objects *o) {
+    mpt_bench_program_options options = MPT_BENCH_PROGRAM_OPTIONS_INIT;
+    BARE(mpt_bench_program(NULL, NULL, write_nothing, NULL));
+    refused(o, mpt_bench_program(o->program, NULL, NULL, NULL), "write is NULL");
+    options.steps = -1;
+    refused(o, mpt_bench_program(o->program, &options, write_nothing, NULL),
+            "options.steps is -1");
+    options.steps = 4097;
+    refused(o, mpt_bench_program(o->program, &options, write_nothing, NULL),
+            "options.steps is 4097");
+    options.steps = 0;
+    options.peak_size = 16385;
+    refused(o, mpt_bench_program(o->program, &options, write_nothing, NULL),
+            "options.peak_size is 16385");
+}
+
+static void wrong_tokens(objects *o) {
+    mpt_tokens_options options = MPT_TOKENS_OPTIONS_INIT;
+    BARE(mpt_tokens_file(NULL, "in", NULL, NULL, write_nothing, NULL));
+    refused(o, mpt_tokens_file(o->ctx, NULL, NULL, NULL, write_nothing, NULL), "in is NULL");
+    refused(o, mpt_tokens_file(o->ctx, "in", NULL, NULL, NULL, NULL), "write is NULL");
+    options.vocab = -1;
+    refused(o, mpt_tokens_file(o->ctx, "in", NULL, &options, write_nothing, NULL),
+            "mpt_tokens_file: options.vocab is no number of words");
+    options.vocab = INT64_C(1) << 31;
+    refused(o, mpt_tokens_file(o->ctx, "in", NULL, &options, write_nothing, NULL),
+            "mpt_tokens_file: options.vocab is no number of words");
+    options.vocab = 0;
+    options.from = "texts";
+    refused(o, mpt_tokens_file(o->ctx, "in", NULL, &options, write_nothing, NULL),
+            "mpt_tokens_file: options.from 'texts' is no format of token files");
+    options = (mpt_tokens_options){.size = 0};
+    refused(o, mpt_tokens_file(o->ctx, "in", NULL, &options, write_nothing, NULL),
+            "mpt_tokens_file");
+}
+
+static void wrong_sample(objects *o) {
+    mpt_sample_options options = MPT_SAMPLE_OPTIONS_INIT;
+    BARE(mpt_sample(NULL, &options, write_nothing, NULL));
+    refused(o, mpt_sample(o->trainer, &options, NULL, NULL), "write is NULL");
+    options.size = 4;
+    refused(o, mpt_sample(o->trainer, &options, write_nothing, NULL),
+            "the options have size 4");
+}
+
 typedef struct row {
     const char *calls; /* separated by spaces */
     void (*check)(objects *o);
@@ -364,9 +438,10 @@ static const row rows[] = {
     {"mpt_ctx_destroy mpt_recipe_destroy mpt_program_destroy mpt_trainer_destroy",
      wrong_destroys},
     {"mpt_ctx_error mpt_ctx_memory mpt_status_name mpt_status_text mpt_version mpt_nearest "
-     "mpt_recipe_name mpt_recipe_source mpt_program_get_info mpt_program_warning "
+     "mpt_recipe_name mpt_recipe_source mpt_recipe_get_file mpt_program_get_info "
+     "mpt_program_warning "
      "mpt_stage_name mpt_trainer_done mpt_trainer_param mpt_trainer_scale "
-     "mpt_trainer_count_next mpt_trainer_operand",
+     "mpt_trainer_count_next mpt_trainer_operand mpt_trainer_gradient",
      wrong_accessors},
     {"mpt_recipe_load_file", wrong_load_file},
     {"mpt_recipe_load_string", wrong_load_string},
@@ -387,9 +462,14 @@ static const row rows[] = {
     {"mpt_recipe_annotations", wrong_annotations},
     {"mpt_trainer_create", wrong_trainer_create},
     {"mpt_trainer_step mpt_trainer_eval mpt_trainer_finish", wrong_trainer_calls},
+    {"mpt_trainer_forward", wrong_trainer_forward},
+    {"mpt_sample", wrong_sample},
+    {"mpt_tokens_shape mpt_trainer_eval_file mpt_trainer_measure", wrong_eval},
     {"mpt_quantize_file", wrong_quantize_file},
     {"mpt_probe_file", wrong_probe_file},
     {"mpt_bench_quantizers", wrong_bench},
+    {"mpt_bench_program", wrong_bench_program},
+    {"mpt_tokens_file", wrong_tokens},
 };
 
 static void test_call_when_arguments_are_wrong_then_they_are_named(void **state) {
@@ -581,6 +661,7 @@ static void test_header_when_a_call_is_public_then_it_has_a_row(void **state) {
     (void)state;
     assert_in_range(check_header(MPT_SOURCE_DIR "/runtime/include/mpt/mpt.h"), 31, 200);
     assert_in_range(check_header(MPT_SOURCE_DIR "/runtime/include/mpt/model.h"), 20, 200);
+    assert_in_range(check_header(MPT_SOURCE_DIR "/runtime/include/mpt/eval.h"), 3, 200);
     assert_in_range(check_header(MPT_SOURCE_DIR "/runtime/include/mpt/tools.h"), 3, 200);
     assert_false(has_row("mpt_recipe"));
 }

@@ -266,7 +266,7 @@ static void test_check_when_only_the_proxy_lacks_it_then_the_proxy_is_named(void
     (void)state;
     checked c;
     open(&c);
-    c.f.recipe->proxy = (mpt_model_ref){true, "gpt", "tiny_proxy", MPT_NOWHERE};
+    c.f.recipe->proxy = (mpt_model_ref){.present = true, .name = "gpt", .size = "tiny_proxy"};
     fixture_set(&c.f, "train.proxy.clip", "0");
     run(&c);
     assert_int_equal(c.n, 1);

@@ -148,7 +148,49 @@ CONFORMANCE_CASE(conv1d)
 CONFORMANCE_CASE(ssm_scan)
 CONFORMANCE_CASE(split)
 CONFORMANCE_CASE(concat)
+CONFORMANCE_CASE(moe_route)
+CONFORMANCE_CASE(moe_dispatch)
+CONFORMANCE_CASE(moe_combine)
 CONFORMANCE_CASE(cross_entropy)
+
+/* dw += factors dy^T x in doubles, tokens outermost: ref's order would take seconds here. */
+static void sum_tokens(op_case *c) {
+    const double *dy = c->in[0].data, *x = c->in[1].data;
+    op_outputs_reset(c);
+    int64_t n_out = c->in[0].dims[1], n_in = c->in[1].dims[1];
+    double factor = (double)c->attrs.alpha * c->in[3].data[0] * c->in[4].data[0];
+    for (int64_t t = 0; t < c->in[0].dims[0]; t++)
+        for (int64_t o = 0; o < n_out; o++)
+            for (int64_t i = 0; i < n_in; i++)
+                c->out[0].data[o * n_in + i] += factor * dy[t * n_out + o] * x[t * n_in + i];
+}
+
+/* A weight gradient of few results and many tokens, which cpu cuts along the tokens. */
+static void test_conformance_when_wgrad_has_many_tokens_then_within_bound(void **state) {
+    static const shape tall = {"many tokens", {2, 515, 448, 640, 1, 1, 1, 1, 1, 1, 1}};
+    const op_row *row = op_rows;
+    op_tensor dy[MPT_MAX_OUT] = {0};
+    (void)state;
+    while (row->op != MPT_OP_linear)
+        row++;
+    op_case forward = op_forward(row, &tall.sizes, 5);
+    op_fill_dy(row, &forward, dy);
+    op_case c = op_backward(row, &row->gradients[1], &forward, dy);
+    assert_int_equal(c.op, MPT_OP_linear_wgrad);
+    op_case one = twin_of(&c), two = twin_of(&c);
+    const mpt_kernel *kernel = op_kernel(mpt_kernels_cpu, c.op);
+    sum_tokens(&c);
+    run_with(&one, kernel, 1);
+    compare(&one, &c, tolerance_of(&tall.sizes), kernel->name, tall.name);
+    run_with(&two, kernel, 2);
+    assert_memory_equal(one.out[0].data, two.out[0].data,
+                        (size_t)op_elements(&one.out[0]) * sizeof(double));
+    twin_free(&one);
+    twin_free(&two);
+    op_free(&c);
+    free(dy[0].data);
+    op_free(&forward);
+}
 
 /* A cpu row that no case reaches would be untested. */
 static void test_conformance_when_cpu_row_then_some_case_runs_it(void **state) {
@@ -188,7 +230,11 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_conformance_when_ssm_scan_then_within_bound),
     cmocka_unit_test(test_conformance_when_split_then_within_bound),
     cmocka_unit_test(test_conformance_when_concat_then_within_bound),
+    cmocka_unit_test(test_conformance_when_moe_route_then_within_bound),
+    cmocka_unit_test(test_conformance_when_moe_dispatch_then_within_bound),
+    cmocka_unit_test(test_conformance_when_moe_combine_then_within_bound),
     cmocka_unit_test(test_conformance_when_cross_entropy_then_within_bound),
+    cmocka_unit_test(test_conformance_when_wgrad_has_many_tokens_then_within_bound),
     cmocka_unit_test(test_conformance_when_cpu_row_then_some_case_runs_it),
 };
 

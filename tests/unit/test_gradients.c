@@ -121,6 +121,9 @@ GRADIENT_CASE(conv1d)
 GRADIENT_CASE(ssm_scan)
 GRADIENT_CASE(split)
 GRADIENT_CASE(concat)
+GRADIENT_CASE(moe_route)
+GRADIENT_CASE(moe_dispatch)
+GRADIENT_CASE(moe_combine)
 GRADIENT_CASE(cross_entropy)
 
 /* The list is ops.def itself, so a new op without a row cannot slip through. */
@@ -169,6 +172,9 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_gradient_when_ssm_scan_then_as_differences),
     cmocka_unit_test(test_gradient_when_split_then_as_differences),
     cmocka_unit_test(test_gradient_when_concat_then_as_differences),
+    cmocka_unit_test(test_gradient_when_moe_route_then_as_differences),
+    cmocka_unit_test(test_gradient_when_moe_dispatch_then_as_differences),
+    cmocka_unit_test(test_gradient_when_moe_combine_then_as_differences),
     cmocka_unit_test(test_gradient_when_cross_entropy_then_as_differences),
     cmocka_unit_test(test_gradient_when_op_has_no_row_then_it_is_named),
 };

@@ -58,8 +58,8 @@ static void test_value_when_wrong_then_the_way_out_is_given(void **state) {
         "r.lua:5: train.optimizer: cannot be a word without its { }; write adamw { betas = "
         "{0.9, 0.95} }");
     mpt_lua_refuse_fields("data = {}",
-                          "r.lua:5: data: cannot be a table; give one of synthetic or "
-                          "text");
+                          "r.lua:5: data: cannot be a table; give one of synthetic, text, "
+                          "tokens or batches");
     mpt_lua_refuse_fields(
         "train = { batch = print }",
         "r.lua:5: train.batch: cannot be a word without its { }; give a whole "

@@ -213,7 +213,7 @@ static void test_phases_when_given_then_their_rules_are_their_own(void **state) 
     mpt_lua_finish(ctx, r);
 }
 
-static void test_data_when_text_or_synthetic_then_it_arrives(void **state) {
+static void test_data_when_any_word_then_it_arrives(void **state) {
     (void)state;
     mpt_ctx *ctx = mpt_test_ctx();
     mpt_recipe *r = mpt_lua_load_fields(ctx, "data = text 'a/b.txt'");
@@ -225,6 +225,19 @@ static void test_data_when_text_or_synthetic_then_it_arrives(void **state) {
     assert_int_equal(r->data.kind, MPT_DATA_SYNTHETIC);
     assert_int_equal(r->data.seed, 9);
     assert_int_equal(r->data.vocab, 64);
+    mpt_recipe_destroy(r);
+    r = mpt_lua_load_fields(ctx, "data = tokens { path = 'a.bin', vocab = 50257 }");
+    assert_int_equal(r->data.kind, MPT_DATA_TOKENS);
+    assert_string_equal(r->data.path, "a.bin");
+    assert_int_equal(r->data.words, 50257);
+    mpt_recipe_destroy(r);
+    r = mpt_lua_load_fields(ctx, "data = tokens { 'a.bin', vocab = 9 }");
+    assert_string_equal(r->data.path, "a.bin");
+    assert_int_equal(r->data.words, 9);
+    mpt_recipe_destroy(r);
+    r = mpt_lua_load_fields(ctx, "data = batches 'a.safetensors'");
+    assert_int_equal(r->data.kind, MPT_DATA_BATCHES);
+    assert_int_equal(r->data.words, 0);
     mpt_lua_finish(ctx, r);
 }
 
@@ -384,7 +397,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_format_when_refined_twice_then_fields_add_up),
     cmocka_unit_test(test_precision_when_base_state_and_loss_scale_then_they_arrive),
     cmocka_unit_test(test_phases_when_given_then_their_rules_are_their_own),
-    cmocka_unit_test(test_data_when_text_or_synthetic_then_it_arrives),
+    cmocka_unit_test(test_data_when_any_word_then_it_arrives),
     cmocka_unit_test(test_allow_when_given_then_the_names_are_kept),
     cmocka_unit_test(test_where_when_called_then_it_sees_the_layer),
     cmocka_unit_test(test_derive_when_maps_then_they_merge_and_rules_append),

@@ -81,7 +81,7 @@ static void test_size_when_a_field_is_misspelt_or_missing_then_it_is_refused(voi
     size_text("model", "layers", "nil", text, sizeof text);
     mpt_lua_refuse(text,
                    "r.lua:6: m: the size has no 'layers'; a size of your own says all that "
-                   "the named ones say");
+                   "the named ones say: layers = 2");
 }
 
 /* Draws gpt2 with so many blocks: the status, and the error in the context. */

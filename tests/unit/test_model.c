@@ -109,6 +109,66 @@ static void test_model_when_a_mamba_block_is_drawn_then_it_differentiates(void *
     mpt_ctx_destroy(ctx);
 }
 
+/* Llama's words, and the other plain operations. */
+static mpt_status build_llama(mpt_nn *nn) {
+    static const int64_t cut[] = {16, 8, 8};
+    mpt_model_value qkv[3];
+    mpt_model_value x = mpt_model_embedding(nn, "embed_tokens", mpt_model_tokens(nn), 0, 16);
+    mpt_model_block(nn, "layers", 0);
+    mpt_model_value h = mpt_model_rmsnorm(nn, "input_layernorm", x, 0);
+    mpt_model_split(nn, mpt_model_linear(nn, "qkv_proj", h, MPT_LINEAR(.out = 32)), cut, 3,
+                    qkv);
+    qkv[0] = mpt_model_rope(nn, qkv[0], MPT_ROPE(.heads = 4, .theta = 5e5f));
+    qkv[1] = mpt_model_rope(nn, qkv[1],
+                            MPT_ROPE(.heads = 2, .rotary_dim = 2, .kind = MPT_ROPE_KIND_LLAMA3,
+                                     .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4,
+                                     .original_max_position_embeddings = 8192));
+    h = mpt_model_scale(nn, mpt_model_attention(nn, "self_attn", qkv, 4, 2), -0.5f);
+    x = mpt_model_add(nn, x, mpt_model_dropout(nn, "dropout", h, 0.25f));
+    h = mpt_model_linear(nn, "gate_proj", x, MPT_LINEAR(.out = 16));
+    h = mpt_model_swiglu(nn, h, mpt_model_linear(nn, "up_proj", x, MPT_LINEAR(.out = 16)));
+    h = mpt_model_activation(nn, "softmax", mpt_model_activation(nn, "softplus", h));
+    x = mpt_model_add(nn, x, mpt_model_dropout(nn, "none", h, 0));
+    mpt_model_end_block(nn);
+    x = mpt_model_linear(nn, "lm_head", x, MPT_LINEAR(.head = true));
+    return mpt_model_cross_entropy(nn, x);
+}
+
+static const mpt_node *find_node(const mpt_graph *graph, mpt_op op, int nth) {
+    for (int i = 0; i < graph->n_nodes; i++)
+        if (graph->nodes[i].op == op && nth-- == 0)
+            return &graph->nodes[i];
+    fail_msg("no such node");
+    return NULL;
+}
+
+static void test_model_when_llama_is_drawn_then_its_nodes_have_what_was_said(void **state) {
+    (void)state;
+    mpt_ctx *ctx = mpt_test_ctx();
+    mpt_graph *graph = new_graph(ctx);
+    mpt_nn nn = {.graph = graph, .block = -1};
+    assert_mpt_ok(ctx, build_llama(&nn));
+    assert_mpt_ok(ctx, mpt_graph_autodiff(graph));
+    assert_mpt_ok(ctx, mpt_graph_verify(graph, "grad"));
+    const mpt_attrs *q = &find_node(graph, MPT_OP_rope, 0)->attrs;
+    const mpt_attrs *k = &find_node(graph, MPT_OP_rope, 1)->attrs;
+    assert_true(q->heads == 4 && q->head_dim == 4 && q->rope.dims == 4);
+    assert_true(q->rope.theta == 5e5f && q->rope.scaling == MPT_ROPE_DEFAULT);
+    assert_true(k->heads == 2 && k->rope.dims == 2 && k->rope.theta == 10000.0f);
+    assert_true(k->rope.scaling == MPT_ROPE_LLAMA3 && k->rope.original_positions == 8192);
+    assert_true(find_node(graph, MPT_OP_dropout, 0)->attrs.p == 0.25f);
+    assert_true(find_node(graph, MPT_OP_scale, 0)->attrs.scale == -0.5f);
+    (void)find_node(graph, MPT_OP_swiglu_grad, 0);
+    (void)find_node(graph, MPT_OP_softmax_grad, 0);
+    (void)find_node(graph, MPT_OP_softplus_grad, 0);
+    int n_dropouts = 0; /* one and its gradient */
+    for (int i = 0; i < graph->n_nodes; i++)
+        n_dropouts += graph->nodes[i].op == MPT_OP_dropout;
+    assert_int_equal(n_dropouts, 2);
+    mpt_graph_destroy(graph);
+    mpt_ctx_destroy(ctx);
+}
+
 static void
 test_model_when_a_word_is_wrong_then_cross_entropy_gives_the_first_error(void **state) {
     (void)state;
@@ -132,6 +192,7 @@ test_model_when_a_word_is_wrong_then_cross_entropy_gives_the_first_error(void **
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_model_when_drawn_in_public_words_then_the_graph_is_the_same),
     cmocka_unit_test(test_model_when_a_mamba_block_is_drawn_then_it_differentiates),
+    cmocka_unit_test(test_model_when_llama_is_drawn_then_its_nodes_have_what_was_said),
     cmocka_unit_test(test_model_when_a_word_is_wrong_then_cross_entropy_gives_the_first_error),
 };
 

@@ -82,10 +82,26 @@ static void test_nemotron_when_8b_then_the_counts_are_the_release(void **state) 
     (void)state;
     drawn d = draw_ok("require 'models.nemotron_h' '8b'");
     int64_t n = count_parameters(d.graph);
-    assert_true(n > INT64_C(8090000000) && n < INT64_C(8110000000));
+    assert_true(n == INT64_C(8100852736));
     assert_int_equal(d.graph->n_blocks, 52);
     assert_int_equal(count_layers(d.graph, MPT_LAYER_LINEAR), 104);
     finish(&d);
+}
+
+static void test_nemotron_when_4b_or_9b_then_the_counts_are_the_release(void **state) {
+    (void)state;
+    static const struct {
+        const char *expression;
+        int64_t parameters;
+        int blocks;
+    } rows[] = {{"require 'models.nemotron_h' '4b'", INT64_C(4489223040), 52},
+                {"require 'models.nemotron_h' '9b'", INT64_C(8888227328), 56}};
+    for (size_t i = 0; i < MPT_COUNT(rows); i++) {
+        drawn d = draw_ok(rows[i].expression);
+        assert_true(count_parameters(d.graph) == rows[i].parameters);
+        assert_int_equal(d.graph->n_blocks, rows[i].blocks);
+        finish(&d);
+    }
 }
 
 static void test_nemotron_when_proxy_then_it_has_the_blocks_and_the_data_s_words(void **state) {
@@ -123,14 +139,14 @@ static void test_nemotron_when_the_pattern_is_wrong_then_it_is_refused(void **st
     mpt_ctx *ctx = mpt_test_ctx();
     mpt_recipe *recipe = NULL;
     mpt_graph *graph = NULL;
-    static const char size[] = "require 'models.nemotron_h' { pattern = 'ME', hidden_size = "
-                               "32, intermediate_size = 64,"
-                               "heads = 4, kv_heads = 2, head_dim = 8, mamba_heads = 8, "
-                               "mamba_head_dim = 8, state = 16,"
-                               "groups = 2, conv_kernel = 4 }";
+    static const char size[] = "require 'models.nemotron_h' { hybrid_override_pattern = 'MX', "
+                               "hidden_size = 32, intermediate_size = 64, "
+                               "num_attention_heads = 4, num_key_value_heads = 2, "
+                               "head_dim = 8, mamba_num_heads = 8, mamba_head_dim = 8, "
+                               "ssm_state_size = 16, n_groups = 2, conv_kernel = 4 }";
     assert_int_equal(draw(ctx, size, &recipe, &graph), MPT_INVALID);
     assert_non_null(
-        strstr(mpt_ctx_error(ctx)->message, "the pattern may hold M, * and -, not 'E'"));
+        strstr(mpt_ctx_error(ctx)->message, "the pattern may hold M, *, - and E, not 'X'"));
     mpt_graph_destroy(graph);
     mpt_recipe_destroy(recipe);
     mpt_ctx_destroy(ctx);
@@ -176,6 +192,42 @@ static void test_init_when_gpt2_then_residual_projections_are_scaled(void **stat
 }
 
 /* ---- gpt2 and mlp ---- */
+
+static void test_gpt2_when_fields_are_given_then_the_graph_has_them(void **state) {
+    (void)state;
+    drawn d = draw_ok("require 'models.gpt2' { n_layer = 1, n_embd = 32, n_head = 4, "
+                      "n_positions = 32, n_inner = 48, activation_function = 'gelu', "
+                      "layer_norm_epsilon = 1e-3, initializer_range = 0.5, "
+                      "tie_word_embeddings = false }");
+    const mpt_param *head = find_param(d.graph, "lm_head.weight");
+    assert_non_null(head);
+    assert_true(head->init.a == 0.5f);
+    assert_true(find_param(d.graph, "wpe.weight")->init.a == 0.25f);
+    const mpt_param *up = find_param(d.graph, "h.0.mlp.c_fc.weight");
+    assert_int_equal(d.graph->values[up->value].dims[0], 48);
+    for (int i = 0; i < d.graph->n_nodes; i++) {
+        const mpt_node *node = &d.graph->nodes[i];
+        if (node->op == MPT_OP_gelu)
+            assert_true(node->attrs.exact);
+        if (node->op == MPT_OP_layernorm)
+            assert_true(node->attrs.eps == 1e-3f);
+    }
+    finish(&d);
+}
+
+static void test_nemotron_when_fields_are_given_then_the_graph_has_them(void **state) {
+    (void)state;
+    drawn d = draw_ok(
+        "require 'models.nemotron_h' { hybrid_override_pattern = 'M-', hidden_size = 32, "
+        "intermediate_size = 64, num_attention_heads = 4, num_key_value_heads = 2, "
+        "head_dim = 8, mamba_num_heads = 8, mamba_head_dim = 8, ssm_state_size = 16, "
+        "n_groups = 2, conv_kernel = 4, use_conv_bias = false, tie_word_embeddings = true, "
+        "rescale_prenorm_residual = false, initializer_range = 0.5 }");
+    assert_null(find_param(d.graph, "layers.0.mixer.conv1d.bias"));
+    assert_null(find_param(d.graph, "lm_head.weight"));
+    assert_true(find_param(d.graph, "layers.0.mixer.out_proj.weight")->init.a == 0.5f);
+    finish(&d);
+}
 
 static void test_gpt2_when_a_published_size_then_the_counts_are_its_own(void **state) {
     (void)state;
@@ -322,9 +374,10 @@ static void test_names_when_nemotron_h_then_they_are_the_checkpoint_s(void **sta
     (void)state;
     static const int64_t parts[] = {32, 16, 16};
     compare_names("nemotron_h", "model.",
-                  "require 'models.nemotron_h' { pattern = 'M-M*-', hidden_size = 32, "
-                  "intermediate_size = 64, heads = 4, kv_heads = 2, head_dim = 8, "
-                  "mamba_heads = 8, mamba_head_dim = 8, state = 16, groups = 2, "
+                  "require 'models.nemotron_h' { hybrid_override_pattern = 'M-M*-', "
+                  "hidden_size = 32, intermediate_size = 64, num_attention_heads = 4, "
+                  "num_key_value_heads = 2, head_dim = 8, mamba_num_heads = 8, "
+                  "mamba_head_dim = 8, ssm_state_size = 16, n_groups = 2, "
                   "conv_kernel = 4, vocab_size = 96 }",
                   parts);
 }
@@ -387,6 +440,18 @@ static void test_nn_when_misused_then_the_model_s_line_is_named(void **state) {
                  "m.lua:3: nn.embedding.init.norml: no initial values 'norml'; give { normal = "
                  "0.02 }, { "
                  "uniform = 0.5 }, \"zeros\" or \"ones\"");
+    refuse_graph("nn.dropout { nn.tokens(), p = 0.1 }",
+                 "m.lua:3: nn.dropout: the layer has no name; begin with its name: { "
+                 "\"mixer.up_proj\", x, ... }");
+    refuse_graph("nn.dropout { 'd', nn.embedding { 'e', nn.tokens(), out = 4 }, p = 1 }",
+                 "m.lua:3: d: dropout: p is 1, expected at least 0 and less than 1");
+    refuse_graph("nn.scale { nn.tokens(), factor = 'x' }",
+                 "m.lua:3: nn.scale.factor: cannot be a text; give a number");
+    refuse_graph("nn.scale { nn.tokens(), factor = -math.huge }",
+                 "m.lua:3: nn.scale.factor: cannot be -inf; give a number");
+    refuse_graph("nn.scale(nn.embedding { 'e', nn.tokens(), out = 4 })",
+                 "m.lua:3: scale: factor is 0, expected a number other than 0");
+    refuse_graph("nn.swiglu(nn.tokens())", "m.lua:3: swiglu: 1 inputs, expected 2");
     refuse_graph("", "m.lua:2: m: the graph has no loss; end it with nn.cross_entropy(logits)");
     refuse_graph(
         "if kept then nn.gelu(kept) end kept = nn.tokens()",
@@ -398,11 +463,14 @@ static void test_nn_when_misused_then_the_model_s_line_is_named(void **state) {
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_nemotron_when_12b_then_the_counts_are_the_release),
     cmocka_unit_test(test_nemotron_when_8b_then_the_counts_are_the_release),
+    cmocka_unit_test(test_nemotron_when_4b_or_9b_then_the_counts_are_the_release),
     cmocka_unit_test(test_nemotron_when_proxy_then_it_has_the_blocks_and_the_data_s_words),
     cmocka_unit_test(test_nemotron_when_attention_then_qkv_is_one_layer_of_three_parts),
     cmocka_unit_test(test_nemotron_when_the_pattern_is_wrong_then_it_is_refused),
     cmocka_unit_test(test_init_when_nemotron_then_it_is_mamba_ssm_s),
     cmocka_unit_test(test_init_when_gpt2_then_residual_projections_are_scaled),
+    cmocka_unit_test(test_gpt2_when_fields_are_given_then_the_graph_has_them),
+    cmocka_unit_test(test_nemotron_when_fields_are_given_then_the_graph_has_them),
     cmocka_unit_test(test_gpt2_when_a_published_size_then_the_counts_are_its_own),
     cmocka_unit_test(test_small_models_when_drawn_then_they_take_the_data_s_words),
     cmocka_unit_test(test_model_when_the_vocabulary_is_too_small_then_it_is_refused),

@@ -120,12 +120,14 @@ static void test_json_when_12b_then_counts_are_those_of_the_paper(void **state) 
     fixture f;
     setup(&f, "nvfp4_12b", MPT_MODEL_FULL);
     json_t *plan = plan_of(&f), *coverage = json_object_get(plan, "coverage");
-    KEYS(plan, "recipe", "model", "recipe_hash", "backend", "target", "parameters", "blocks",
-         "linear_layers", "coverage", "coverage_parameters", "bytes", "recompute",
-         "bytes_by_format", "flops_per_token", "flops_per_step", "speedup_bound", "hardware",
-         "phases", "defaults", "fallbacks", "layers", "warnings", "evaluation");
+    KEYS(plan, "recipe", "model", "recipe_hash", "backend", "target", "parameters",
+         "active_parameters", "blocks", "linear_layers", "coverage", "coverage_parameters",
+         "bytes", "recompute", "bytes_by_format", "flops_per_token", "flops_per_step",
+         "speedup_bound", "hardware", "phases", "defaults", "fallbacks", "layers", "warnings",
+         "evaluation");
     assert_string_equal(json_string_value(json_object_get(plan, "model")), "nemotron_h 12b");
     assert_true(integer_at(plan, "parameters") == 12310001152);
+    assert_true(integer_at(plan, "active_parameters") == 12310001152);
     assert_int_equal(integer_at(plan, "blocks"), 62);
     assert_int_equal(integer_at(plan, "linear_layers"), 124);
     KEYS(coverage, "nvfp4", "bf16");

@@ -3,7 +3,7 @@
 #include "recipe_fixture.h"
 
 static void with_proxy(fixture *f) {
-    f->recipe->proxy = (mpt_model_ref){true, "gpt", "tiny_proxy", MPT_NOWHERE};
+    f->recipe->proxy = (mpt_model_ref){.present = true, .name = "gpt", .size = "tiny_proxy"};
 }
 
 /* Expects the recipe to be refused with this message. */
@@ -126,8 +126,7 @@ static void test_freeze_when_text_has_no_path_then_refused(void **state) {
     fixture f;
     fixture_open(&f);
     fixture_set(&f, "data", "text");
-    expect_refused(&f,
-                   "data.path: the text has no file; give a file: data = text \"corpus.txt\"");
+    expect_refused(&f, "data.path: there is no file; give a file: data = text \"corpus.txt\"");
     fixture_set(&f, "data.path", "corpus.txt");
     assert_mpt_ok(f.ctx, mpt_recipe_freeze(f.recipe));
     fixture_close(&f);

@@ -191,6 +191,7 @@ static void test_defaults_when_claimed_then_the_field_takes_them(void **state) {
                                         "all fp32",
                                         "this or tokens",
                                         "this or steps",
+                                        "this or the model's",
                                         "1; batch for the proxy",
                                         "at the end",
                                         "the autocast table",
@@ -326,6 +327,8 @@ static const char *frame_of(const char *record) {
         {"train", "%s"},
         {"synthetic", "%s"},
         {"text", "%s"},
+        {"tokens", "%s"},
+        {"batches", "%s"},
     };
     for (size_t i = 0; i < MPT_COUNT(frames); i++)
         if (strcmp(frames[i][0], record) == 0)

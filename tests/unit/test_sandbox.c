@@ -274,6 +274,19 @@ static void keep_line(void *ud, mpt_log_level level, const char *line) {
     snprintf(kept->last, sizeof kept->last, "%s", line);
 }
 
+/* Addresses differ at every run: a text made of one would too. */
+static void test_address_when_asked_for_then_only_the_type_is_told(void **state) {
+    (void)state;
+    run("assert(tostring({}) == 'table' and tostring(print) == 'function')");
+    run("assert(string.format('%s %q', {}, 'a') == 'table \\\"a\\\"')");
+    run("assert(('%s'):format(recipe) == 'function')");
+    run("assert(tostring(setmetatable({}, { __tostring = function() return 'own' end })) == "
+        "'own')");
+    run("assert(tostring(nil) == 'nil' and tostring(1.5) == '1.5' and tostring('a') == 'a')");
+    refuse("string.format('%d %-20p', 1, {})", "'%p' shows an address");
+    refuse("tostring()", "bad argument #1 to 'tostring'");
+}
+
 static void test_print_when_called_then_the_log_has_it(void **state) {
     (void)state;
     lines kept = {0};
@@ -368,6 +381,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_pairs_when_called_then_the_order_is_sorted),
     cmocka_unit_test(test_next_when_called_then_the_order_is_that_of_pairs),
     cmocka_unit_test(test_random_when_run_twice_then_numbers_are_the_same),
+    cmocka_unit_test(test_address_when_asked_for_then_only_the_type_is_told),
     cmocka_unit_test(test_print_when_called_then_the_log_has_it),
     cmocka_unit_test(test_predicate_when_endless_then_it_is_stopped),
     cmocka_unit_test(test_host_memory_when_it_ends_then_pcall_cannot_hide_it),

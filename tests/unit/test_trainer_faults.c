@@ -179,6 +179,8 @@ static void choose_delayed(const void *ud, const mpt_graph *graph, int phase,
 
 static void test_create_when_any_allocation_fails_then_clean_and_nothing_leaks(void **s) {
     (void)s;
+    static const char *const faults[] = {"grad:model.lm_head.weight=inf@9",
+                                         "act:model.layers.0.up=1@9"};
     int left = -1;
     mpt_ctx_options options = MPT_CTX_OPTIONS_INIT;
     options.alloc = failing_alloc;
@@ -191,6 +193,8 @@ static void test_create_when_any_allocation_fails_then_clean_and_nothing_leaks(v
     o.warm = true;
     assert_int_equal(mpt_ctx_create(&options, &ctx), MPT_OK);
     rig_compile(&r, ctx, &o);
+    r.inject = faults;
+    r.n_inject = 2;
     size_t before = mpt_ctx_memory(ctx).live_bytes;
     int n_failed = 0;
     for (;; n_failed++) {

@@ -72,7 +72,8 @@ static void test_types_when_compared_with_the_tables_then_nothing_is_missing(voi
     mpt_str out = annotations(ctx);
     const mpt_lua_word *words = mpt_words_all(&n);
     for (int i = 0; i < n; i++) {
-        snprintf(line, sizeof line, "\nfunction %s(", words[i].name);
+        bool plain = words[i].kind != MPT_LUA_MODEL; /* that one has a field */
+        snprintf(line, sizeof line, plain ? "\nfunction %s(" : "\n%s = nil\n", words[i].name);
         assert_non_null(strstr(out.data, line));
     }
     const mpt_record *const *records = mpt_record_all(&n);

@@ -35,7 +35,8 @@ typedef int32_t mpt_model_value; /* -1: a call failed */
 /* Where the next lines stand, for messages and plans. `file` outlives the program. */
 MPT_API void mpt_model_at(mpt_nn *nn, const char *file, int line);
 
-/* What the recipe and its data ask for. */
+/* What the recipe and its data ask for. The vocabulary is 0 where the data are token files and
+ * nothing states it. */
 MPT_API int64_t mpt_model_vocabulary(const mpt_nn *nn);
 MPT_API int64_t mpt_model_sequence(const mpt_nn *nn);
 

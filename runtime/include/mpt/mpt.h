@@ -109,6 +109,15 @@ MPT_API void mpt_recipe_destroy(mpt_recipe *recipe);
 MPT_API const char *mpt_recipe_name(const mpt_recipe *recipe);
 /* The recipe's text as it was run; NULL for one that a host filled by calls. */
 MPT_API const char *mpt_recipe_source(const mpt_recipe *recipe);
+/* What else the recipe was made of, by index: modules it required, a config.json it read. A
+ * copy of its text and of these files, by their names in one folder, is the recipe anywhere.
+ * False past the end. */
+typedef struct mpt_recipe_file {
+    const char *name; /* "models/gpt2.lua" */
+    const char *text;
+    size_t length;
+} mpt_recipe_file;
+MPT_API bool mpt_recipe_get_file(const mpt_recipe *recipe, int index, mpt_recipe_file *out);
 
 /* A recipe without Lua: create, set, add rules, name the model, then mpt_compile. The result is
  * the same as that of a .lua file which says the same. */
@@ -205,6 +214,8 @@ typedef struct mpt_compile_options {
     int n_threads;    /* 0: all cores; 4096 at most */
     const char *data; /* a file that replaces the recipe's data, or NULL */
     mpt_target target;
+    bool own_tokens; /* the host gives all tokens, so that the model may know fewer words than
+                        the recipe's data has */
 } mpt_compile_options;
 #define MPT_COMPILE_OPTIONS_INIT ((mpt_compile_options){.size = sizeof(mpt_compile_options)})
 
@@ -221,7 +232,9 @@ typedef struct mpt_program_info {
     int64_t parameters;
     int n_blocks, n_linear_layers, n_phases;
     int64_t steps, batch, micro_batch, sequence;
-    int64_t vocab;
+    int64_t vocab;        /* words of the data */
+    int64_t n_ids;        /* token ids that the model takes: at least as many */
+    int64_t n_logits;     /* columns of its logits */
     uint64_t bytes_total; /* all memory classes of the largest phase */
     double floor;         /* entropy of the data per token in nats; NAN where unknown */
     double unigram;       /* entropy of its unigram distribution */
@@ -304,6 +317,12 @@ typedef struct mpt_trainer_options {
     size_t size;
     mpt_write_fn metrics; /* metrics.jsonl, a whole line a call; NULL: none */
     void *metrics_ud;
+    /* Faults for a drill, each in one element at one attempted step, counted from 0:
+     * "grad:wte.weight=inf@3", "act:h.0.attn=nan@5", "weight:wpe.weight=1e30@7". A gradient
+     * gets it behind the micro-batches, an activation in the first of them, a weight for the
+     * length of the step. Copied. */
+    const char *const *inject;
+    int n_inject;
 } mpt_trainer_options;
 #define MPT_TRAINER_OPTIONS_INIT ((mpt_trainer_options){.size = sizeof(mpt_trainer_options)})
 
@@ -324,9 +343,9 @@ typedef struct mpt_step_result {
 } mpt_step_result;
 
 /* One optimizer step: on the recipe's data (tokens NULL), or on the caller's tokens,
- * int32 [batch, sequence + 1] with ids below the vocabulary. MPT_STOPPED after 20 skipped steps
- * in a row, those not counted that a lower dynamic loss scale may cure; `out` is filled then
- * too. */
+ * int32 [batch, sequence + 1] with ids below n_ids and n_logits of mpt_program_info.
+ * MPT_STOPPED after 20 skipped steps in a row, those not counted that a lower dynamic loss
+ * scale may cure; `out` is filled then too. */
 MPT_API MPT_CHECKED mpt_status mpt_trainer_step(mpt_trainer *trainer, const int32_t *tokens,
                                                 mpt_step_result *out);
 /* Whether all steps of the recipe are done. */
@@ -341,6 +360,25 @@ MPT_API MPT_CHECKED mpt_status mpt_trainer_eval(mpt_trainer *trainer, int64_t ma
  * then nothing was trained. */
 MPT_API MPT_CHECKED mpt_status mpt_trainer_finish(mpt_trainer *trainer);
 
+/* One pass on the caller's tokens, without an optimizer step: forward alone in the precision of
+ * mpt_trainer_eval, with `gradients` forward and backward as a training step of the current
+ * phase computes them. Weights, moments, histories and counters are left alone, so training
+ * goes on with the same bits. */
+typedef struct mpt_forward_options {
+    size_t size;
+    const int32_t *tokens; /* [micro_batch, sequence], from 0 to mpt_program_info.n_ids - 1 */
+    const int32_t
+        *targets;   /* the same shape, from 0 to n_logits - 1; -1 is masked. NULL: none */
+    bool gradients; /* of the mean loss: then mpt_trainer_gradient gives them */
+} mpt_forward_options;
+#define MPT_FORWARD_OPTIONS_INIT ((mpt_forward_options){.size = sizeof(mpt_forward_options)})
+
+/* `logits` is NULL or takes [micro_batch * sequence, n_logits]; `out_loss` is NULL or takes the
+ * mean over the targets in nats, NAN where there is none. Allocates nothing. */
+MPT_API MPT_CHECKED mpt_status mpt_trainer_forward(mpt_trainer *trainer,
+                                                   const mpt_forward_options *options,
+                                                   float *logits, double *out_loss);
+
 /* Parameters by index, in the order of the model; data is float32, lent. NULL past the end. */
 typedef struct mpt_param_view {
     const char *name;
@@ -349,11 +387,15 @@ typedef struct mpt_param_view {
     const float *data;
 } mpt_param_view;
 MPT_API bool mpt_trainer_param(const mpt_trainer *trainer, int index, mpt_param_view *out);
+/* The gradient of a parameter, of the loss itself: what the loss scale did is taken back. False
+ * also where the last call of this trainer was no mpt_trainer_forward with gradients. */
+MPT_API bool mpt_trainer_gradient(const mpt_trainer *trainer, int index, mpt_param_view *out);
 
 /* Weights from a checkpoint instead of those there are: a safetensors file, the index of its
- * shards, a folder with one of the two, or a GPT-2 checkpoint of llm.c; names are Hugging Face's, with or without the model's
- * root. MPT_DATA names the tensors that are missing, unknown, misshapen or not finite, and then
- * nothing has changed. Moments and delayed scales start anew. */
+ * shards, a folder with one of the two, or a GPT-2 checkpoint of llm.c; names are Hugging
+ * Face's, with or without the model's root. MPT_DATA names the tensors that are missing,
+ * unknown, misshapen or not finite, and then nothing has changed. Moments and delayed scales
+ * start anew. */
 MPT_API MPT_CHECKED mpt_status mpt_trainer_load_weights(mpt_trainer *trainer, const char *path);
 
 /* Writes the weights: to one file where the path ends in .safetensors, as a GPT-2 checkpoint of
@@ -376,8 +418,9 @@ typedef struct mpt_save_options {
 MPT_API MPT_CHECKED mpt_status mpt_trainer_save_weights(const mpt_trainer *trainer,
                                                         const char *path,
                                                         const mpt_save_options *options);
-/* From one file of weights to another, in memory for the weights alone; `from` NULL: the initial
- * ones. A program for it is compiled as for training, since the model says what the names are. */
+/* From one file of weights to another, in memory for the weights alone; `from` NULL: the
+ * initial ones. A program for it is compiled as for training, since the model says what the
+ * names are. */
 MPT_API MPT_CHECKED mpt_status mpt_program_export_weights(const mpt_program *program,
                                                           const char *from, const char *to,
                                                           const mpt_save_options *options);

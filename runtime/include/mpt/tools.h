@@ -1,4 +1,4 @@
-/* Quantizers outside of training: files quantized, checkpoints probed, speeds measured.
+/* Beside training: files quantized, checkpoints probed, speeds measured, text sampled.
  *
  * Same rules as mpt.h: a status from every call that can fail, nothing printed, option structs
  * with their size and an initializer. A quantizer is written as in a recipe:
@@ -85,6 +85,62 @@ typedef struct mpt_bench_options {
 MPT_API MPT_CHECKED mpt_status mpt_bench_quantizers(mpt_ctx *ctx,
                                                     const mpt_bench_options *options,
                                                     mpt_write_fn write, void *ud);
+
+typedef struct mpt_bench_program_options {
+    size_t size;
+    bool json;
+    int steps;         /* that are timed, after a warm-up of two; 0: 5; 4096 at most */
+    int64_t peak_size; /* of the square matrices that find the library's peak; 0: 2048 */
+} mpt_bench_program_options;
+#define MPT_BENCH_PROGRAM_OPTIONS_INIT                                                         \
+    ((mpt_bench_program_options){.size = sizeof(mpt_bench_program_options)})
+
+/* Where the time of a program's steps goes: step time, tokens a second, the rate of its GEMMs
+ * beside the peak of the library in the same run, the share of each class of ops, and the
+ * memory it took beside what was planned. A table, or JSON. It trains from the start on weights
+ * of its own and writes no file. */
+MPT_API MPT_CHECKED mpt_status mpt_bench_program(const mpt_program *program,
+                                                 const mpt_bench_program_options *options,
+                                                 mpt_write_fn write, void *ud);
+
+typedef struct mpt_tokens_options {
+    size_t size;
+    const char *from;   /* what an input without a header is: "text" or "nanogpt"; NULL: by its
+                           bytes */
+    const char *format; /* of the output: "nanogpt", "llmc", "llmc32", "megatron"; NULL: llmc */
+    int64_t vocab;      /* ids must be below it; 0: not stated */
+    bool json;
+} mpt_tokens_options;
+#define MPT_TOKENS_OPTIONS_INIT ((mpt_tokens_options){.size = sizeof(mpt_tokens_options)})
+
+/* Makes a token file of the bytes of a text or of another token file, and says what is in it;
+ * with `out` NULL says what is in `in`. Text, or JSON. `out` appears when it is whole, and no
+ * id is cut to fit. */
+MPT_API MPT_CHECKED mpt_status mpt_tokens_file(mpt_ctx *ctx, const char *in, const char *out,
+                                               const mpt_tokens_options *options,
+                                               mpt_write_fn write, void *ud);
+
+typedef struct mpt_sample_options {
+    size_t size;
+    const char *prompt;  /* NULL: none, the text begins behind a newline */
+    size_t prompt_bytes; /* any bytes, 0 among them */
+    int64_t n_tokens;    /* to be drawn */
+    double temperature;  /* the logits are divided by it; 0: always the most probable byte */
+    int top_k;           /* only the most probable ones are drawn; 0: all */
+    uint64_t seed;
+} mpt_sample_options;
+#define MPT_SAMPLE_OPTIONS_INIT                                                                \
+    ((mpt_sample_options){                                                                     \
+        .size = sizeof(mpt_sample_options), .n_tokens = 256, .temperature = 1})
+
+/* Text from a trainer whose model was trained on bytes: `write` gets the prompt, then each byte
+ * as it is drawn, from the last `sequence` bytes before it, in the precision of
+ * mpt_trainer_eval. The same seed gives the same text for any number of threads. Training is
+ * not touched. MPT_DATA: the model's vocabulary is not the 256 bytes; MPT_STOPPED: its logits
+ * are not numbers; MPT_IO: `write` gave false. */
+MPT_API MPT_CHECKED mpt_status mpt_sample(mpt_trainer *trainer,
+                                          const mpt_sample_options *options, mpt_write_fn write,
+                                          void *ud);
 
 #ifdef __cplusplus
 }

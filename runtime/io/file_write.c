@@ -1,11 +1,11 @@
-/* A new file: whole or not at all.
+/* Writing a file: whole or not at all. See file_write.h.
  *
  * The file grows up without a name in the folder where it will stay, so that the system takes
  * it back whatever ends the process; on file systems that know no such files it has a temporary
  * name. The rename at the end is one step of one file system. Its space is taken before it is
  * mapped: on a full disk a write to a map would be a signal, not an error. */
 #define _GNU_SOURCE /* O_TMPFILE */
-#include "io/new_file.h"
+#include "io/file_write.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,12 +21,11 @@
 
 #include "io/file.h"
 
-enum { TEMPORARY_NAMES = 100 };
+enum { TEMPORARY_NAMES = 100, START_MAX = 64 };
 
-struct mpt_new_file {
+struct mpt_file_writer {
     mpt_ctx *ctx;
-    mpt_arena arena; /* of the paths */
-    const mpt_file_kind *kind;
+    mpt_arena arena;       /* of the paths */
     const char *path;      /* where the file will stay, links followed */
     const char *folder;    /* of that path */
     const char *temporary; /* NULL: there is none */
@@ -40,25 +39,27 @@ struct mpt_new_file {
 
 /* Whether a file may be replaced: an empty one, or one of the kind that is written. All else
  * was hardly meant: a model's config, its index, a letter. */
-static mpt_status check_replaced(mpt_new_file *w, const char *path) {
-    unsigned char start[MPT_FILE_START];
+static mpt_status check_replaced(mpt_file_writer *w, const char *path,
+                                 const mpt_file_kind *kind) {
+    unsigned char start[START_MAX];
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return mpt_file_fail(w->ctx, MPT_NOWHERE, path, errno);
-    ssize_t got = pread(fd, start, sizeof start, 0);
+    ssize_t got = pread(fd, start, kind->n_start, 0);
     close(fd);
-    if (got == 0 || (got > 0 && w->kind->starts(start, (size_t)got)))
+    if (got == 0 || (got > 0 && kind->is(path, start, (size_t)got)))
         return MPT_OK;
     mpt_status status =
         MPT_FAIL(w->ctx, MPT_INVALID, MPT_NOWHERE,
-                 "%s: is there and is no %s, so it is not replaced", path, w->kind->name);
+                 "%s: is there and is no %s, so it is not replaced", path, kind->name);
     mpt_hint(w->ctx, "name another output, or remove the file first");
     return status;
 }
 
 /* Only a regular file may be replaced: a rename would do away with a device or a folder's name
  * as easily. */
-static mpt_status resolve_path(mpt_new_file *w, const char *path) {
+static mpt_status resolve_path(mpt_file_writer *w, const char *path,
+                               const mpt_file_kind *kind) {
     struct stat st;
     char real[PATH_MAX];
     if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) {
@@ -73,7 +74,7 @@ static mpt_status resolve_path(mpt_new_file *w, const char *path) {
         return MPT_INVALID;
     }
     if (there)
-        MPT_TRY(check_replaced(w, path));
+        MPT_TRY(check_replaced(w, path, kind));
     w->path = mpt_arena_strdup(&w->arena, path);
     return w->path ? MPT_OK : MPT_OUT_OF_MEMORY;
 }
@@ -90,7 +91,7 @@ static descriptor_path path_of(int fd) {
 }
 
 /* False where the file system knows no files without a name, or nothing could name it later. */
-static bool open_unnamed(mpt_new_file *w) {
+static bool open_unnamed(mpt_file_writer *w) {
     w->fd = open(w->folder, O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
     if (w->fd < 0)
         return false;
@@ -104,7 +105,7 @@ static bool open_unnamed(mpt_new_file *w) {
 
 /* Takes the name for the file, new or open without one; -1 with errno where it cannot.
  * open() applies the umask, which mkstemp() would not. */
-static int take_name(mpt_new_file *w, const char *name) {
+static int take_name(mpt_file_writer *w, const char *name) {
     if (w->unnamed)
         return linkat(AT_FDCWD, path_of(w->fd).text, AT_FDCWD, name, AT_SYMLINK_FOLLOW);
     w->fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -112,7 +113,7 @@ static int take_name(mpt_new_file *w, const char *name) {
 }
 
 /* Gives the file a temporary name beside the one it will have. */
-static mpt_status take_temporary_name(mpt_new_file *w) {
+static mpt_status take_temporary_name(mpt_file_writer *w) {
     for (int i = 0; i < TEMPORARY_NAMES; i++) {
         const char *name =
             mpt_arena_printf(&w->arena, "%s.%ld-%d.part", w->path, (long)getpid(), i);
@@ -132,7 +133,7 @@ static mpt_status take_temporary_name(mpt_new_file *w) {
 
 /* The folder is held open for its sync. Where it may be written but not read, that is left to
  * the system. */
-static mpt_status open_folder(mpt_new_file *w) {
+static mpt_status open_folder(mpt_file_writer *w) {
     const char *slash = strrchr(w->path, '/');
     int length = slash ? (int)(slash + 1 - w->path) : 1;
     w->folder = mpt_arena_printf(&w->arena, "%.*s", length, slash ? w->path : ".");
@@ -162,7 +163,9 @@ static int take_space(int fd, size_t size) {
     return error;
 }
 
-static mpt_status map_temporary(mpt_new_file *w) {
+static mpt_status map_temporary(mpt_file_writer *w) {
+    if (w->size == 0)
+        return MPT_OK; /* nothing to map */
     int error = take_space(w->fd, w->size);
     void *map = MAP_FAILED;
     if (error == 0) {
@@ -179,8 +182,8 @@ static mpt_status map_temporary(mpt_new_file *w) {
     return MPT_OK;
 }
 
-static mpt_status prepare(mpt_new_file *w, const char *path) {
-    MPT_TRY(resolve_path(w, path));
+static mpt_status prepare(mpt_file_writer *w, const char *path, const mpt_file_kind *kind) {
+    MPT_TRY(resolve_path(w, path, kind));
     MPT_TRY(open_folder(w));
     if (!open_unnamed(w))
         MPT_TRY(take_temporary_name(w));
@@ -189,27 +192,29 @@ static mpt_status prepare(mpt_new_file *w, const char *path) {
 
 /* ---- the calls ---- */
 
-mpt_status mpt_new_file_create(mpt_ctx *ctx, const char *path, const mpt_file_kind *kind,
-                               size_t size, mpt_new_file **out) {
+mpt_status mpt_file_create(mpt_ctx *ctx, const char *path, size_t bytes,
+                           const mpt_file_kind *kind, mpt_file_writer **out) {
     *out = NULL;
-    mpt_new_file *w = mpt_alloc(ctx, sizeof *w);
+    mpt_file_writer *w = mpt_alloc(ctx, sizeof *w);
     if (!w)
         return mpt_fail_memory(ctx, sizeof *w);
-    *w = (mpt_new_file){.ctx = ctx, .kind = kind, .size = size, .fd = -1, .folder_fd = -1};
+    w->ctx = ctx;
+    w->fd = w->folder_fd = -1;
+    w->size = bytes;
     mpt_arena_init(&w->arena, ctx);
-    mpt_status status = prepare(w, path);
+    mpt_status status = prepare(w, path, kind);
     if (status == MPT_OK)
         *out = w;
     else
-        mpt_new_file_abandon(w);
+        mpt_file_abandon(w);
     return status;
 }
 
-unsigned char *mpt_new_file_data(mpt_new_file *file) {
-    return file->map;
+void *mpt_file_bytes(mpt_file_writer *writer) {
+    return writer->map;
 }
 
-static mpt_status fail_commit(const mpt_new_file *w, const char *hint) {
+static mpt_status fail_commit(const mpt_file_writer *w, const char *hint) {
     mpt_status status = mpt_file_fail(w->ctx, MPT_NOWHERE, w->path, errno);
     mpt_hint(w->ctx, "%s", hint);
     return status;
@@ -217,9 +222,9 @@ static mpt_status fail_commit(const mpt_new_file *w, const char *hint) {
 
 /* From the rename on there is no temporary file. A folder that cannot be synced as such (EINVAL
  * on some network file systems) is as durable as it gets. */
-static mpt_status publish(mpt_new_file *w) {
+static mpt_status publish(mpt_file_writer *w) {
     static const char unchanged[] = "what had this name before is unchanged";
-    if (msync(w->map, w->size, MS_SYNC) != 0 || fsync(w->fd) != 0)
+    if ((w->map && msync(w->map, w->size, MS_SYNC) != 0) || fsync(w->fd) != 0)
         return fail_commit(w, unchanged);
     if (w->unnamed)
         MPT_TRY(take_temporary_name(w));
@@ -231,24 +236,24 @@ static mpt_status publish(mpt_new_file *w) {
     return MPT_OK;
 }
 
-mpt_status mpt_new_file_commit(mpt_new_file *file) {
-    mpt_status status = publish(file);
-    mpt_new_file_abandon(file);
+mpt_status mpt_file_commit(mpt_file_writer *writer) {
+    mpt_status status = publish(writer);
+    mpt_file_abandon(writer);
     return status;
 }
 
-void mpt_new_file_abandon(mpt_new_file *file) {
-    if (!file)
+void mpt_file_abandon(mpt_file_writer *writer) {
+    if (!writer)
         return;
-    mpt_ctx *ctx = file->ctx;
-    if (file->map)
-        munmap(file->map, file->size);
-    if (file->temporary)
-        unlink(file->temporary);
-    if (file->fd >= 0)
-        close(file->fd);
-    if (file->folder_fd >= 0)
-        close(file->folder_fd);
-    mpt_arena_deinit(&file->arena);
-    mpt_free(ctx, file);
+    mpt_ctx *ctx = writer->ctx;
+    if (writer->map)
+        munmap(writer->map, writer->size);
+    if (writer->temporary)
+        unlink(writer->temporary);
+    if (writer->fd >= 0)
+        close(writer->fd);
+    if (writer->folder_fd >= 0)
+        close(writer->folder_fd);
+    mpt_arena_deinit(&writer->arena);
+    mpt_free(ctx, writer);
 }

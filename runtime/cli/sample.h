@@ -1,0 +1,25 @@
+/* mptrun sample: text from a model that was trained on bytes. */
+#ifndef MPT_CLI_SAMPLE_H
+#define MPT_CLI_SAMPLE_H
+
+#include "cli/options.h"
+#include "cli/progress.h"
+
+/* Prints the prompt and what the model goes on with, byte by byte as it is drawn. */
+mpt_exit mpt_cli_sample(mpt_ctx *ctx, const mpt_options *options, mpt_progress *progress);
+
+/* What a run folder holds of its run (run_folder.c). */
+typedef struct mpt_past_run {
+    char recipe[1100];  /* the path of its recipe.lua */
+    char weights[1200]; /* of its newest checkpoint; "" where there is none */
+    char *text;         /* of recipe.lua, cut into the texts below; freed by the caller */
+    int n_sets;
+    mpt_set sets[MPT_CLI_SETS];
+    const char *data; /* NULL: the recipe's own */
+    int model;        /* mpt_model_choice, or -1: not said */
+} mpt_past_run;
+
+/* Reads a run folder. MPT_EXIT_WRONG or MPT_EXIT_MACHINE, with the reason on stderr. */
+mpt_exit mpt_past_run_read(mpt_past_run *past, const char *folder);
+
+#endif

@@ -1,0 +1,234 @@
+/* `mptrun bench RECIPE.lua`: where the time of a step goes.
+ *
+ * Steps are taken as in training, by a trainer of its own. The executor tells before each op,
+ * so the time from one to the next is that op's, its rounding included, and no kernel knows of
+ * it. What no op takes is the step's data: drawing the batch, and the walk itself. The
+ * library's peak is measured before and after the timed steps, because machines differ from
+ * minute to minute; the best of both counts, and is compared with the fastest step. */
+#include "tools/bench_program.h"
+
+#include <omp.h>
+#include <stdlib.h>
+
+#include "exec/executor.h"
+#include "io/system.h"
+#include "kernels/cpu/cpu.h"
+#include "tools/matrix.h"
+#include "train/trainer.h"
+
+enum { WARM_UP = 2, USUAL_STEPS = 5, MOST_STEPS = 4096 };
+enum { USUAL_PEAK = 2048, MOST_PEAK = 16384, PEAK_REPEATS = 3 };
+
+/* The time of a phase's ops, one number each; a phase is what one executor runs. */
+typedef struct watched {
+    struct bench *bench;
+    const mpt_phase_program *phase;
+    mpt_step_time *steps;
+} watched;
+
+typedef struct bench {
+    mpt_ctx *ctx;
+    mpt_arena arena;
+    mpt_trainer *trainer;
+    int n_parts;
+    watched *parts;
+    double *seconds;        /* of each timed step */
+    bool counting;          /* the warm-up is over */
+    mpt_step_time *running; /* whose op it is that runs; NULL: none */
+    double since;
+    double gemm_seconds; /* of the step that runs */
+    bool in_gemm;
+    int64_t peak_size;
+    mpt_program_bench result;
+} bench;
+
+/* ---- ops ---- */
+
+static bool is_gemm(const mpt_phase_program *phase, int step) {
+    const mpt_node *node = &phase->graph->nodes[phase->steps[step].node];
+    return mpt_op_class_of(node->op) == MPT_OP_CLASS_GEMM;
+}
+
+/* A mpt_step_fn: ends the op before, and begins the next. */
+static void watch(void *ud, int step) {
+    watched *w = ud;
+    bench *b = w->bench;
+    double now = omp_get_wtime();
+    if (b->running) {
+        b->running->seconds += now - b->since;
+        b->running->calls++;
+        b->gemm_seconds += b->in_gemm ? now - b->since : 0;
+    }
+    b->running = step >= 0 && b->counting ? &w->steps[step] : NULL;
+    b->in_gemm = b->running && is_gemm(w->phase, step);
+    b->since = now;
+}
+
+static mpt_status watch_parts(bench *b) {
+    const mpt_program *program = b->result.program;
+    b->n_parts = b->trainer->n_executors;
+    b->parts = mpt_arena_alloc(&b->arena, (size_t)b->n_parts * sizeof *b->parts);
+    if (!b->parts)
+        return MPT_OUT_OF_MEMORY;
+    for (int i = 0; i < b->n_parts; i++) {
+        watched *w = &b->parts[i];
+        *w = (watched){.bench = b, .phase = mpt_program_part(program, i)};
+        w->steps = mpt_arena_alloc(&b->arena,
+                                   mpt_size_mul((size_t)w->phase->n_steps, sizeof *w->steps));
+        if (!w->steps)
+            return MPT_OUT_OF_MEMORY;
+        for (int s = 0; s < w->phase->n_steps; s++)
+            w->steps[s] = (mpt_step_time){.calls = 0};
+        mpt_executor_watch(b->trainer->executors[i], watch, w);
+    }
+    return MPT_OK;
+}
+
+static void sum_part(const watched *w, mpt_program_bench *result) {
+    const mpt_graph *graph = w->phase->graph;
+    for (int s = 0; s < w->phase->n_steps; s++) {
+        const mpt_node *node = &graph->nodes[w->phase->steps[s].node];
+        const mpt_op_def *def = mpt_op_get(node->op)->def;
+        result->ops[node->op].seconds += w->steps[s].seconds;
+        result->ops[node->op].calls += w->steps[s].calls;
+        if (is_gemm(w->phase, s) && def && def->cost)
+            result->gemm_flops += def->cost(graph, node).flops * (double)w->steps[s].calls;
+    }
+}
+
+/* ---- steps ---- */
+
+static int compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static mpt_status take_steps(bench *b, int n) {
+    mpt_program_bench *result = &b->result;
+    for (int i = 0; i < n; i++) {
+        mpt_step_result step;
+        b->gemm_seconds = 0;
+        double start = omp_get_wtime();
+        MPT_TRY(mpt_trainer_step(b->trainer, NULL, &step));
+        double seconds = omp_get_wtime() - start;
+        if (!b->counting)
+            continue;
+        b->seconds[i] = seconds;
+        result->total += seconds;
+        result->n_skipped += step.skipped;
+        if (i == 0 || b->gemm_seconds < result->gemm_seconds)
+            result->gemm_seconds = b->gemm_seconds;
+    }
+    return MPT_OK;
+}
+
+static void sum_up(bench *b) {
+    mpt_program_bench *result = &b->result;
+    qsort(b->seconds, (size_t)result->steps, sizeof *b->seconds, compare);
+    result->fastest = b->seconds[0];
+    result->median = b->seconds[result->steps / 2];
+    for (int i = 0; i < b->n_parts; i++)
+        sum_part(&b->parts[i], result);
+    result->gemm_flops /= result->steps;
+}
+
+/* ---- the library's peak ---- */
+
+/* Called outside of a parallel region, so that the library shares the work out among threads of
+ * its own as it likes best: that is what the blocks of gemm.c are to be compared with. */
+static mpt_status measure_peak(bench *b) {
+    int64_t n = b->peak_size;
+    size_t each = mpt_size_mul((size_t)n, (size_t)n), bytes = mpt_size_mul(each, sizeof(float));
+    float *memory = mpt_alloc(b->ctx, mpt_size_mul(3, bytes));
+    if (!memory)
+        return mpt_fail_memory(b->ctx, mpt_size_mul(3, bytes));
+    for (size_t i = 0; i < 2 * each; i++)
+        memory[i] = (float)(i % 251) * 0x1p-8f;
+    mpt_sgemm gemm = {.m = n, .n = n, .k = n, .alpha = 1, .a = memory, .lda = n};
+    gemm.b = memory + each;
+    gemm.c = memory + 2 * each;
+    gemm.ldb = gemm.ldc = n;
+    for (int i = 0; i <= PEAK_REPEATS; i++) {
+        double start = omp_get_wtime();
+        mpt_cpu_sgemm(&gemm);
+        double rate = 2 * (double)n * (double)n * (double)n / (omp_get_wtime() - start);
+        if (i > 0 && rate > b->result.peak) /* the first finds cold memory */
+            b->result.peak = rate;
+    }
+    mpt_free(b->ctx, memory);
+    return MPT_OK;
+}
+
+/* ---- all of it ---- */
+
+static mpt_status create(bench *b) {
+    b->seconds = mpt_arena_alloc(&b->arena, (size_t)b->result.steps * sizeof *b->seconds);
+    if (!b->seconds)
+        return MPT_OUT_OF_MEMORY;
+    MPT_TRY(mpt_trainer_create(b->result.program, NULL, &b->trainer));
+    return watch_parts(b);
+}
+
+/* Memory is read before the peak's matrices come. Where the process held more at an earlier
+ * time, the most of this run is not known, and what it holds now counts. */
+static mpt_status measure(bench *b) {
+    uint64_t most_before, most, before = mpt_system_resident(&most_before);
+    b->result.planned = mpt_program_get_info(b->result.program).bytes_total;
+    MPT_TRY(create(b));
+    MPT_TRY(take_steps(b, b->result.warm_up));
+    uint64_t now = mpt_system_resident(&most);
+    now = most > most_before ? most : now;
+    b->result.bytes = now > before ? now - before : 0;
+    MPT_TRY(measure_peak(b));
+    b->counting = true;
+    MPT_TRY(take_steps(b, b->result.steps));
+    b->counting = false;
+    sum_up(b);
+    return measure_peak(b);
+}
+
+static mpt_status run(const mpt_program *program, const mpt_bench_program_options *o,
+                      mpt_str *out) {
+    bench *b = mpt_alloc(program->ctx, sizeof *b);
+    if (!b)
+        return mpt_fail_memory(program->ctx, sizeof *b);
+    *b = (bench){.ctx = program->ctx, .peak_size = o->peak_size ? o->peak_size : USUAL_PEAK};
+    b->result = (mpt_program_bench){.program = program, .warm_up = WARM_UP};
+    b->result.steps = o->steps ? o->steps : USUAL_STEPS;
+    mpt_arena_init(&b->arena, program->ctx);
+    int before = mpt_tool_set_threads(program->n_threads);
+    mpt_status status = measure(b);
+    mpt_tool_set_threads(before);
+    if (status == MPT_OK)
+        status = mpt_program_bench_print(program->ctx, &b->result, o->json, out);
+    mpt_trainer_destroy(b->trainer);
+    mpt_arena_deinit(&b->arena);
+    mpt_free(program->ctx, b);
+    return status;
+}
+
+mpt_status mpt_bench_program(const mpt_program *program,
+                             const mpt_bench_program_options *options, mpt_write_fn write,
+                             void *ud) {
+    mpt_bench_program_options o = MPT_BENCH_PROGRAM_OPTIONS_INIT;
+    mpt_str text;
+    MPT_REQUIRE_OBJECT(program);
+    MPT_REQUIRE(program->ctx, write);
+    MPT_TRY(mpt_options_read(program->ctx, __func__, options, &o, sizeof o));
+    if (o.steps < 0 || o.steps > MOST_STEPS)
+        return MPT_FAIL(program->ctx, MPT_INVALID, MPT_NOWHERE,
+                        "%s: options.steps is %d, expected 0 (%d) to %d", __func__, o.steps,
+                        USUAL_STEPS, MOST_STEPS);
+    if (o.peak_size < 0 || o.peak_size > MOST_PEAK)
+        return MPT_FAIL(program->ctx, MPT_INVALID, MPT_NOWHERE,
+                        "%s: options.peak_size is %lld, expected 0 (%d) to %d", __func__,
+                        (long long)o.peak_size, USUAL_PEAK, MOST_PEAK);
+    mpt_str_init(&text, program->ctx);
+    mpt_status status = run(program, &o, &text);
+    if (status == MPT_OK && text.failed)
+        status = mpt_fail_memory(program->ctx, text.cap);
+    if (status == MPT_OK && !write(ud, text.data, text.len))
+        status = MPT_FAIL(program->ctx, MPT_IO, MPT_NOWHERE, "the text could not be written");
+    mpt_str_deinit(&text);
+    return status;
+}

@@ -1,0 +1,34 @@
+/* What a bench of a program's steps found, and how it is told.
+ *
+ * bench_program.c measures, bench_program_text.c prints. */
+#ifndef MPT_TOOLS_BENCH_PROGRAM_H
+#define MPT_TOOLS_BENCH_PROGRAM_H
+
+#include "mpt/tools.h"
+#include "runtime/pipeline.h"
+#include "tools/op_class.h"
+
+/* Over all timed steps. */
+typedef struct mpt_step_time {
+    double seconds;
+    int64_t calls;
+} mpt_step_time;
+
+typedef struct mpt_program_bench {
+    const mpt_program *program;
+    int steps, warm_up;      /* timed, and taken before */
+    int n_skipped;           /* of the timed ones: their gradients were not finite */
+    double fastest, median;  /* seconds a step */
+    double total;            /* of all timed steps */
+    double gemm_flops;       /* a step's, in the GEMMs of linear layers */
+    double gemm_seconds;     /* in them, in the step where that was least */
+    double peak;             /* FLOP/s of the library on large square matrices */
+    uint64_t bytes, planned; /* most memory; what the plan says. 0: the system does not say */
+    mpt_step_time ops[MPT_OP_COUNT];
+} mpt_program_bench;
+
+/* Appends the result to `out`, as text or as JSON. */
+mpt_status mpt_program_bench_print(mpt_ctx *ctx, const mpt_program_bench *bench, bool json,
+                                   mpt_str *out);
+
+#endif

@@ -1,0 +1,68 @@
+/* What a model makes of its validation data: loss as eval.c has it, and how often the largest
+ * logit is the next token. */
+#include "mpt/eval.h"
+
+#include <math.h>
+
+#include "kernels/tensor.h"
+#include "train/trainer.h"
+
+typedef struct measuring {
+    const int32_t *targets;
+    int64_t hits;
+} measuring;
+
+/* A mpt_logits_fn. */
+static void count_hits(void *ud, const mpt_tensor *logits) {
+    measuring *m = ud;
+    const float *x = logits->data;
+    int64_t n = mpt_tensor_rows(logits), width = mpt_tensor_cols(logits);
+    for (int64_t t = 0; t < n; t++)
+        m->hits += m->targets[t] >= 0 && mpt_foretells(x + t * width, width, m->targets[t]);
+}
+
+static mpt_status run(mpt_trainer *trainer, int64_t n, mpt_measure_fn progress, void *ud,
+                      mpt_eval_result *out) {
+    mpt_runner runner = mpt_trainer_runner(trainer, true);
+    int64_t batch = runner.graph->batch, tokens = batch * runner.graph->sequence;
+    measuring m = {.targets = trainer->targets};
+    mpt_run_env env = mpt_trainer_env(trainer);
+    env.evaluating = true; /* what is seen here must not enter the amax histories */
+    trainer->has_gradients = false;
+    *out = (mpt_eval_result){.n_windows = n};
+    mpt_executor_run(runner.executor, MPT_PASS_PREPARE, &env);
+    for (int64_t first = 0; first < n; first += batch, env.micro_batch++) {
+        int64_t rows = n - first < batch ? n - first : batch;
+        mpt_trainer_fill_windows(trainer, first, n, n);
+        mpt_runner_fill(&runner, trainer->tokens, trainer->targets);
+        mpt_runner_look(&runner, &env, count_hits, &m);
+        out->loss += mpt_runner_loss(&runner) * ((double)rows / (double)n);
+        out->n_targets += mpt_count_targets(trainer->targets, tokens);
+        if (progress && !progress(ud, first + rows, n))
+            return MPT_FAIL(trainer->ctx, MPT_INTERRUPTED, MPT_NOWHERE,
+                            "stopped after %lld of %lld windows", (long long)(first + rows),
+                            (long long)n);
+    }
+    out->accuracy = (double)m.hits / (double)out->n_targets;
+    return MPT_OK;
+}
+
+mpt_status mpt_trainer_measure(mpt_trainer *trainer, mpt_measure_fn progress, void *ud,
+                               mpt_eval_result *out) {
+    MPT_REQUIRE_OBJECT(trainer);
+    MPT_REQUIRE(trainer->ctx, out);
+    const mpt_program *program = trainer->program;
+    if (mpt_trainer_graph(trainer)->own_tokens)
+        return MPT_FAIL(trainer->ctx, MPT_INVALID, MPT_NOWHERE,
+                        "%s: the program was compiled with own_tokens, and has no data",
+                        __func__);
+    int64_t n = mpt_data_n_windows(program->data, program->train.sequence);
+    if (n > 0)
+        return run(trainer, n, progress, ud, out);
+    mpt_status status =
+        MPT_FAIL(trainer->ctx, MPT_DATA, MPT_NOWHERE,
+                 "the validation part of %s has no window of %lld tokens",
+                 mpt_data_describe(program->data), (long long)program->train.sequence);
+    mpt_hint(trainer->ctx, "its last tenth must be longer than train.sequence");
+    return status;
+}
