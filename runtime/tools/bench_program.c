@@ -23,7 +23,7 @@ enum { USUAL_PEAK = 2048, MOST_PEAK = 16384, PEAK_REPEATS = 3 };
 typedef struct watched {
     struct bench *bench;
     const mpt_phase_program *phase;
-    mpt_step_time *steps;
+    mpt_step_time *now, *best; /* in the step that runs, and in the fastest so far */
 } watched;
 
 typedef struct bench {
@@ -36,18 +36,11 @@ typedef struct bench {
     bool counting;          /* the warm-up is over */
     mpt_step_time *running; /* whose op it is that runs; NULL: none */
     double since;
-    double gemm_seconds; /* of the step that runs */
-    bool in_gemm;
     int64_t peak_size;
     mpt_program_bench result;
 } bench;
 
 /* ---- ops ---- */
-
-static bool is_gemm(const mpt_phase_program *phase, int step) {
-    const mpt_node *node = &phase->graph->nodes[phase->steps[step].node];
-    return mpt_op_class_of(node->op) == MPT_OP_CLASS_GEMM;
-}
 
 /* A mpt_step_fn: ends the op before, and begins the next. */
 static void watch(void *ud, int step) {
@@ -57,10 +50,8 @@ static void watch(void *ud, int step) {
     if (b->running) {
         b->running->seconds += now - b->since;
         b->running->calls++;
-        b->gemm_seconds += b->in_gemm ? now - b->since : 0;
     }
-    b->running = step >= 0 && b->counting ? &w->steps[step] : NULL;
-    b->in_gemm = b->running && is_gemm(w->phase, step);
+    b->running = step >= 0 && b->counting ? &w->now[step] : NULL;
     b->since = now;
 }
 
@@ -73,15 +64,30 @@ static mpt_status watch_parts(bench *b) {
     for (int i = 0; i < b->n_parts; i++) {
         watched *w = &b->parts[i];
         *w = (watched){.bench = b, .phase = mpt_program_part(program, i)};
-        w->steps = mpt_arena_alloc(&b->arena,
-                                   mpt_size_mul((size_t)w->phase->n_steps, sizeof *w->steps));
-        if (!w->steps)
+        size_t bytes = mpt_size_mul((size_t)w->phase->n_steps, sizeof *w->now);
+        w->now = mpt_arena_alloc(&b->arena, bytes);
+        w->best = mpt_arena_alloc(&b->arena, bytes);
+        if (!w->now || !w->best)
             return MPT_OUT_OF_MEMORY;
-        for (int s = 0; s < w->phase->n_steps; s++)
-            w->steps[s] = (mpt_step_time){.calls = 0};
         mpt_executor_watch(b->trainer->executors[i], watch, w);
     }
     return MPT_OK;
+}
+
+/* Before a step. */
+static void forget_ops(bench *b) {
+    for (int i = 0; i < b->n_parts; i++)
+        for (int s = 0; s < b->parts[i].phase->n_steps; s++)
+            b->parts[i].now[s] = (mpt_step_time){.calls = 0};
+}
+
+/* The step that ran was the fastest so far. */
+static void keep_ops(bench *b) {
+    for (int i = 0; i < b->n_parts; i++) {
+        mpt_step_time *spare = b->parts[i].best;
+        b->parts[i].best = b->parts[i].now;
+        b->parts[i].now = spare;
+    }
 }
 
 static void sum_part(const watched *w, mpt_program_bench *result) {
@@ -89,10 +95,14 @@ static void sum_part(const watched *w, mpt_program_bench *result) {
     for (int s = 0; s < w->phase->n_steps; s++) {
         const mpt_node *node = &graph->nodes[w->phase->steps[s].node];
         const mpt_op_def *def = mpt_op_get(node->op)->def;
-        result->ops[node->op].seconds += w->steps[s].seconds;
-        result->ops[node->op].calls += w->steps[s].calls;
-        if (is_gemm(w->phase, s) && def && def->cost)
-            result->gemm_flops += def->cost(graph, node).flops * (double)w->steps[s].calls;
+        const mpt_step_time *best = &w->best[s];
+        result->ops[node->op].seconds += best->seconds;
+        result->ops[node->op].calls += best->calls;
+        if (mpt_op_class_of(node->op) != MPT_OP_CLASS_GEMM)
+            continue;
+        result->gemm_seconds += best->seconds;
+        if (def && def->cost)
+            result->gemm_flops += def->cost(graph, node).flops * (double)best->calls;
     }
 }
 
@@ -107,17 +117,18 @@ static mpt_status take_steps(bench *b, int n) {
     mpt_program_bench *result = &b->result;
     for (int i = 0; i < n; i++) {
         mpt_step_result step;
-        b->gemm_seconds = 0;
+        forget_ops(b);
         double start = omp_get_wtime();
         MPT_TRY(mpt_trainer_step(b->trainer, NULL, &step));
         double seconds = omp_get_wtime() - start;
         if (!b->counting)
             continue;
         b->seconds[i] = seconds;
-        result->total += seconds;
         result->n_skipped += step.skipped;
-        if (i == 0 || b->gemm_seconds < result->gemm_seconds)
-            result->gemm_seconds = b->gemm_seconds;
+        if (i == 0 || seconds < result->fastest) {
+            result->fastest = seconds;
+            keep_ops(b);
+        }
     }
     return MPT_OK;
 }
@@ -125,11 +136,9 @@ static mpt_status take_steps(bench *b, int n) {
 static void sum_up(bench *b) {
     mpt_program_bench *result = &b->result;
     qsort(b->seconds, (size_t)result->steps, sizeof *b->seconds, compare);
-    result->fastest = b->seconds[0];
     result->median = b->seconds[result->steps / 2];
     for (int i = 0; i < b->n_parts; i++)
         sum_part(&b->parts[i], result);
-    result->gemm_flops /= result->steps;
 }
 
 /* ---- the library's peak ---- */

@@ -8,7 +8,7 @@
 #include "runtime/pipeline.h"
 #include "tools/op_class.h"
 
-/* Over all timed steps. */
+/* Of an op, or of all of a kind, in one step. */
 typedef struct mpt_step_time {
     double seconds;
     int64_t calls;
@@ -16,15 +16,14 @@ typedef struct mpt_step_time {
 
 typedef struct mpt_program_bench {
     const mpt_program *program;
-    int steps, warm_up;      /* timed, and taken before */
-    int n_skipped;           /* of the timed ones: their gradients were not finite */
-    double fastest, median;  /* seconds a step */
-    double total;            /* of all timed steps */
-    double gemm_flops;       /* a step's, in the GEMMs of linear layers */
-    double gemm_seconds;     /* in them, in the step where that was least */
+    int steps, warm_up;     /* timed, and taken before */
+    int n_skipped;          /* of the timed ones: their gradients were not finite */
+    double fastest, median; /* seconds a step */
+    /* Of the fastest step: the GEMMs of linear layers, and all by op. */
+    double gemm_flops, gemm_seconds;
+    mpt_step_time ops[MPT_OP_COUNT];
     double peak;             /* FLOP/s of the library on large square matrices */
     uint64_t bytes, planned; /* most memory; what the plan says. 0: the system does not say */
-    mpt_step_time ops[MPT_OP_COUNT];
 } mpt_program_bench;
 
 /* Appends the result to `out`, as text or as JSON. */

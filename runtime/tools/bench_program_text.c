@@ -13,7 +13,8 @@ typedef struct class_time {
     double seconds;
 } class_time;
 
-/* The classes that took time, those that took most first; their seconds sum up to the total. */
+/* The classes that took time, those that took most first; their seconds sum up to the step's.
+ */
 static int classes_of(const mpt_program_bench *b, class_time out[MPT_OP_CLASS_COUNT]) {
     double seconds[MPT_OP_CLASS_COUNT] = {0}, in_ops = 0;
     int n = 0;
@@ -21,7 +22,7 @@ static int classes_of(const mpt_program_bench *b, class_time out[MPT_OP_CLASS_CO
         seconds[mpt_op_class_of((mpt_op)op)] += b->ops[op].seconds;
         in_ops += b->ops[op].seconds;
     }
-    seconds[MPT_OP_CLASS_DATA] += b->total > in_ops ? b->total - in_ops : 0;
+    seconds[MPT_OP_CLASS_DATA] += b->fastest > in_ops ? b->fastest - in_ops : 0;
     for (int c = 0; c < MPT_OP_CLASS_COUNT; c++) {
         int at = n;
         if (seconds[c] <= 0)
@@ -97,11 +98,11 @@ static void print_figures(const mpt_program_bench *b, mpt_str *out) {
 static void print_class(const mpt_program_bench *b, const class_time *c, mpt_table *table) {
     mpt_words ops = {.len = 0};
     mpt_table_cell(table, "%s", mpt_op_class_name(c->class));
-    mpt_table_cell(table, "%.2f", c->seconds / b->steps * 1e3);
-    mpt_table_cell(table, "%.1f %%", c->seconds / b->total * 100);
+    mpt_table_cell(table, "%.2f", c->seconds * 1e3);
+    mpt_table_cell(table, "%.1f %%", c->seconds / b->fastest * 100);
     for (int op = next_op(b, c->class, -1); op >= 0; op = next_op(b, c->class, op))
         mpt_words_add(&ops, "%s%s %.2f", ops.len ? ", " : "", mpt_op_get((mpt_op)op)->name,
-                      b->ops[op].seconds / b->steps * 1e3);
+                      b->ops[op].seconds * 1e3);
     if (c->class == MPT_OP_CLASS_DATA)
         mpt_words_add(&ops, "the batch, and the walk from op to op");
     mpt_table_cell(table, "%s", ops.data);
@@ -113,7 +114,7 @@ static void print_text(mpt_ctx *ctx, const mpt_program_bench *b, mpt_str *out) {
     int n = classes_of(b, classes);
     print_head(b, out);
     print_figures(b, out);
-    mpt_str_printf(out, "\ntime of a step by class of op\n");
+    mpt_str_printf(out, "\ntime of the fastest step by class of op\n");
     mpt_table_init(&table, ctx, "class|>ms|>share|ms by op");
     for (int i = 0; i < n; i++)
         print_class(b, &classes[i], &table);
@@ -128,9 +129,9 @@ static json_t *json_classes(const mpt_program_bench *b) {
     int n = classes_of(b, classes), failed = 0;
     for (int i = 0; i < n; i++)
         failed |= json_array_append_new(
-            list, json_pack("{s:s, s:f, s:f}", "class", mpt_op_class_name(classes[i].class),
-                            "share", classes[i].seconds / b->total, "ms",
-                            classes[i].seconds / b->steps * 1e3));
+            list,
+            json_pack("{s:s, s:f, s:f}", "class", mpt_op_class_name(classes[i].class), "share",
+                      classes[i].seconds / b->fastest, "ms", classes[i].seconds * 1e3));
     if (!failed)
         return list;
     json_decref(list);
@@ -144,11 +145,11 @@ static json_t *json_single(const mpt_program_bench *b) {
     for (int op = 0; op < MPT_OP_COUNT; op++)
         if (b->ops[op].calls > 0)
             failed |= json_array_append_new(
-                list, json_pack("{s:s, s:s, s:f, s:f, s:f}", "op", mpt_op_get((mpt_op)op)->name,
-                                "class", mpt_op_class_name(mpt_op_class_of((mpt_op)op)),
-                                "calls", (double)b->ops[op].calls / b->steps, "share",
-                                b->ops[op].seconds / b->total, "ms",
-                                b->ops[op].seconds / b->steps * 1e3));
+                list,
+                json_pack("{s:s, s:s, s:f, s:f, s:f}", "op", mpt_op_get((mpt_op)op)->name,
+                          "class", mpt_op_class_name(mpt_op_class_of((mpt_op)op)), "calls",
+                          (double)b->ops[op].calls, "share", b->ops[op].seconds / b->fastest,
+                          "ms", b->ops[op].seconds * 1e3));
     if (!failed)
         return list;
     json_decref(list);

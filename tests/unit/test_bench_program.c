@@ -127,13 +127,13 @@ static void test_bench_program_when_json_then_shares_sum_to_one(void **state) {
     mpt_ctx_destroy(f.ctx);
 }
 
-/* 2 blocks of 3 linears and a head, 2 micro-batches, in each of the two phases. */
-static void test_bench_program_when_phases_change_then_ops_of_both_are_counted(void **state) {
+/* 2 blocks of 3 linears and a head, 2 micro-batches, whichever phase had the fastest step. */
+static void test_bench_program_when_phases_change_then_ops_of_one_step_are_told(void **state) {
     (void)state;
     fixture f = begin();
     json_t *json = bench_json(&f);
     const json_t *ops = json_object_get(json, "single_ops");
-    double linears = 0, quantizes = 0;
+    double linears = 0;
     for (size_t i = 0; i < json_array_size(ops); i++) {
         const json_t *op = json_array_get(ops, i);
         const char *name = json_string_value(json_object_get(op, "op"));
@@ -141,11 +141,8 @@ static void test_bench_program_when_phases_change_then_ops_of_both_are_counted(v
             linears = number(op, "calls");
             assert_string_equal(json_string_value(json_object_get(op, "class")), "gemm");
         }
-        if (strcmp(name, "quantize") == 0)
-            quantizes = number(op, "calls");
     }
     assert_true(fabs(linears - 14) < 1e-9);
-    assert_true(quantizes > 0);
     json_decref(json);
     end(&f);
     mpt_ctx_destroy(f.ctx);
@@ -158,14 +155,11 @@ static void test_bench_program_when_text_then_classes_stand_in_lines(void **stat
     mpt_str text;
     mpt_str_init(&text, f.ctx);
     assert_mpt_ok(f.ctx, mpt_bench_program(f.program, &o, keep, &text));
-    static const char *const wanted[] = {"small: small 2x32",
-                                         "3 steps of 4 x 16 tokens after 2 of warm-up, cpu, "
-                                         "1 thread\n",
-                                         "\nstep ",
-                                         "\ngemm ",
-                                         "\n  gemm ",
-                                         "\n  norm ",
-                                         "\n  optimizer "};
+    static const char *const wanted[] = {
+        "small: small 2x32", "3 steps of 4 x 16 tokens after 2 of warm-up",
+        "cpu, 1 thread\n",   "\nstep ",
+        "\ngemm ",           "\n  gemm ",
+        "\n  norm ",         "\n  optimizer "};
     for (size_t i = 0; i < MPT_COUNT(wanted); i++)
         if (!strstr(text.data, wanted[i]))
             fail_msg("no '%s' in:\n%s", wanted[i], text.data);
@@ -240,7 +234,7 @@ static void test_op_class_when_gradient_then_class_of_its_op(void **state) {
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_bench_program_when_json_then_members_fit_together),
     cmocka_unit_test(test_bench_program_when_json_then_shares_sum_to_one),
-    cmocka_unit_test(test_bench_program_when_phases_change_then_ops_of_both_are_counted),
+    cmocka_unit_test(test_bench_program_when_phases_change_then_ops_of_one_step_are_told),
     cmocka_unit_test(test_bench_program_when_text_then_classes_stand_in_lines),
     cmocka_unit_test(test_bench_program_when_writer_refuses_then_io_error),
     cmocka_unit_test(test_bench_program_when_memory_is_refused_then_nothing_is_lost),
