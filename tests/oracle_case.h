@@ -17,16 +17,12 @@ typedef struct oracle_model {
     const char *first;          /* PyTorch's first parameter */
 } oracle_model;
 
+#define ORACLE_CONFIG(folder)                                                                  \
+    "model.from_config '" MPT_TESTS_DIR "/oracle/" folder "/config.json'"
 static const oracle_model oracle_models[] = {
-    {"gpt2",
-     "require 'models.gpt2' { n_layer = 2, n_embd = 32, n_head = 4, n_positions = 32, "
-     "vocab_size = 96 }",
-     "transformer.wte.weight"},
-    {"nemotron_h",
-     "require 'models.nemotron_h' { pattern = 'M-M*-', hidden_size = 32, "
-     "intermediate_size = 64, heads = 4, kv_heads = 2, head_dim = 8, mamba_heads = 8, "
-     "mamba_head_dim = 8, state = 16, groups = 2, conv_kernel = 4, vocab_size = 96 }",
-     "model.embeddings.weight"},
+    {"gpt2", ORACLE_CONFIG("gpt2"), "transformer.wte.weight"},
+    {"llama", ORACLE_CONFIG("llama"), "model.embed_tokens.weight"},
+    {"nemotron_h", ORACLE_CONFIG("nemotron_h"), "model.embeddings.weight"},
 };
 
 typedef struct oracle_case {
