@@ -16,14 +16,8 @@
 #define WEIGHTS_GPT2                                                                           \
     "require 'models.gpt2' { n_layer = 2, n_embd = 32, n_head = 4, n_positions = 32, "         \
     "vocab_size = 96 }"
-#define WEIGHTS_LLAMA                                                                          \
-    "require 'models.llama' { hidden_size = 32, intermediate_size = 80, num_hidden_layers = "  \
-    "2, num_attention_heads = 4, num_key_value_heads = 2, rms_norm_eps = 1e-5, vocab_size = "  \
-    "96 }"
-#define WEIGHTS_NEMOTRON_H                                                                     \
-    "require 'models.nemotron_h' { pattern = 'M-M*-', hidden_size = 32, "                      \
-    "intermediate_size = 64, heads = 4, kv_heads = 2, head_dim = 8, mamba_heads = 8, "         \
-    "mamba_head_dim = 8, state = 16, groups = 2, conv_kernel = 4, vocab_size = 96 }"
+#define WEIGHTS_LLAMA      "model.from_config '" MPT_TESTS_DIR "/oracle/llama'"
+#define WEIGHTS_NEMOTRON_H "model.from_config '" MPT_TESTS_DIR "/oracle/nemotron_h'"
 
 /* A trainer and all that it stands on. */
 typedef struct weights_case {

@@ -93,7 +93,7 @@ static void compare(const char *a, const char *b, bool same) {
 
 static void test_config_when_gpt2_then_it_is_the_table_of_its_fields(void **state) {
     (void)state;
-    compare("model.from_config '" MPT_TESTS_DIR "/configs/gpt2/config.json'",
+    compare("model.from_config '" MPT_TESTS_DIR "/oracle/gpt2/config.json'",
             "require 'models.gpt2' { n_layer = 2, n_embd = 32, n_head = 4, n_positions = 32, "
             "vocab_size = 96, attn_pdrop = 0, embd_pdrop = 0, resid_pdrop = 0,"
             "scale_attn_weights = true, scale_attn_by_inverse_layer_idx = false,"
@@ -103,9 +103,9 @@ static void test_config_when_gpt2_then_it_is_the_table_of_its_fields(void **stat
 
 static void test_config_when_nemotron_h_then_blocks_are_the_pattern(void **state) {
     (void)state;
-    compare("model.from_config('" MPT_TESTS_DIR "/configs/nemotron_h', "
+    compare("model.from_config('" MPT_TESTS_DIR "/oracle/nemotron_h', "
             "{ layers_block_type = {'mamba', 'mlp', 'mamba', 'attention', 'mlp'} })",
-            "model.from_config('" MPT_TESTS_DIR "/configs/nemotron_h', "
+            "model.from_config('" MPT_TESTS_DIR "/oracle/nemotron_h', "
             "{ hybrid_override_pattern = 'M-M*-' })",
             true);
 }
@@ -120,7 +120,7 @@ static void test_config_when_drawn_then_parameters_are_the_checkpoint_s(void **s
         mpt_recipe *recipe = NULL;
         mpt_graph *graph = NULL;
         snprintf(expression, sizeof expression,
-                 "model.from_config '" MPT_TESTS_DIR "/configs/%s'", names[i]);
+                 "model.from_config '" MPT_TESTS_DIR "/oracle/%s'", names[i]);
         assert_mpt_ok(ctx, load(ctx, expression, &recipe));
         assert_string_equal(recipe->model.name, names[i]);
         assert_string_equal(recipe->model.size, "custom");
@@ -153,7 +153,7 @@ static void test_config_when_gpt2_drops_then_dropout_is_drawn(void **state) {
 
 static void test_config_when_llama_then_heads_and_rope_are_read(void **state) {
     (void)state;
-    compare("model.from_config '" MPT_TESTS_DIR "/configs/llama'",
+    compare("model.from_config '" MPT_TESTS_DIR "/oracle/llama'",
             "require 'models.llama' { hidden_size = 32, intermediate_size = 80, head_dim = 8,"
             "num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2,"
             "rms_norm_eps = 1e-5, rope_parameters = { rope_theta = 10000.0,"
@@ -363,7 +363,7 @@ static void test_config_when_memory_ends_anywhere_then_nothing_is_lost(void **st
         allowance a;
         mpt_ctx *ctx = allowance_context(&a, left);
         mpt_recipe *recipe = NULL;
-        status = load(ctx, "model.from_config '" MPT_TESTS_DIR "/configs/nemotron_h'", &recipe);
+        status = load(ctx, "model.from_config '" MPT_TESTS_DIR "/oracle/nemotron_h'", &recipe);
         assert_true(status == MPT_OK || status == MPT_OUT_OF_MEMORY);
         mpt_lua_finish(ctx, recipe);
         assert_int_equal(a.live, 0);

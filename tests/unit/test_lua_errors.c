@@ -198,9 +198,9 @@ static void test_model_when_missing_or_wrong_then_it_is_refused(void **state) {
                    "r.lua:4: m: no size 'big'; it has s, or a table of its own");
     mpt_lua_refuse(MPT_LUA_MODEL "return recipe { model = m {\n w = 4, wd = 3 } }",
                    "r.lua:5: m: no size field 'wd'; did you mean 'w'?");
-    mpt_lua_refuse(
-        MPT_LUA_MODEL "return recipe { model = m {} }",
-        "r.lua:4: m: the size has no 'w'; a size of your own says all that the named ones say");
+    mpt_lua_refuse(MPT_LUA_MODEL "return recipe { model = m {} }",
+                   "r.lua:4: m: the size has no 'w'; a size of your own says all that the "
+                   "named ones say: w = 4");
 }
 
 static void test_file_when_it_returns_no_recipe_then_it_is_refused(void **state) {
