@@ -152,6 +152,39 @@ static void test_nemotron_when_the_pattern_is_wrong_then_it_is_refused(void **st
     mpt_ctx_destroy(ctx);
 }
 
+/* Nemotron-3-Nano-30B-A3B: 31.6 B parameters, of which a token meets 3.6 B. */
+static void test_nemotron_when_nano_30b_then_the_counts_are_the_release(void **state) {
+    (void)state;
+    drawn d = draw_ok("require 'models.nemotron_h' 'nano30b-a3b'");
+    int64_t active = 0;
+    for (int i = 0; i < d.graph->n_params; i++) {
+        const mpt_param *param = &d.graph->params[i];
+        int64_t n = mpt_value_elements(&d.graph->values[param->value]);
+        active += param->n_experts ? n / param->n_experts * 6 : n;
+    }
+    assert_true(count_parameters(d.graph) == INT64_C(31577940288));
+    assert_true(active == INT64_C(3580076352));
+    assert_int_equal(d.graph->n_blocks, 52);
+    assert_int_equal(count_layers(d.graph, MPT_LAYER_ROUTER), 23);
+    const mpt_param *bias = find_param(d.graph, "layers.1.mixer.gate.e_score_correction_bias");
+    assert_non_null(bias);
+    assert_non_null(find_param(d.graph, "layers.1.mixer.experts.up_proj.weight"));
+    assert_non_null(find_param(d.graph, "layers.1.mixer.shared_experts.down_proj.weight"));
+    finish(&d);
+}
+
+static void test_deepseek_when_tiny_then_dense_blocks_come_first(void **state) {
+    (void)state;
+    drawn d = draw_ok("require 'models.deepseek_moe' 'tiny'");
+    assert_non_null(find_param(d.graph, "layers.0.mlp.gate_proj.weight"));
+    assert_null(find_param(d.graph, "layers.0.mlp.gate.weight"));
+    assert_non_null(find_param(d.graph, "layers.1.mlp.gate.e_score_correction_bias"));
+    assert_non_null(find_param(d.graph, "layers.1.mlp.experts.gate_proj.weight"));
+    assert_non_null(find_param(d.graph, "layers.1.mlp.shared_experts.up_proj.weight"));
+    assert_int_equal(count_layers(d.graph, MPT_LAYER_ROUTER), 1);
+    finish(&d);
+}
+
 /* ---- initial values ---- */
 
 static void test_init_when_nemotron_then_it_is_mamba_ssm_s(void **state) {
@@ -466,6 +499,8 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_nemotron_when_4b_or_9b_then_the_counts_are_the_release),
     cmocka_unit_test(test_nemotron_when_proxy_then_it_has_the_blocks_and_the_data_s_words),
     cmocka_unit_test(test_nemotron_when_attention_then_qkv_is_one_layer_of_three_parts),
+    cmocka_unit_test(test_nemotron_when_nano_30b_then_the_counts_are_the_release),
+    cmocka_unit_test(test_deepseek_when_tiny_then_dense_blocks_come_first),
     cmocka_unit_test(test_nemotron_when_the_pattern_is_wrong_then_it_is_refused),
     cmocka_unit_test(test_init_when_nemotron_then_it_is_mamba_ssm_s),
     cmocka_unit_test(test_init_when_gpt2_then_residual_projections_are_scaled),

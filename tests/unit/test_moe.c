@@ -114,7 +114,8 @@ static void check_rows(const op_case *c) {
             int64_t row = (int64_t)c->out[2].data[i];
             if ((int)c->out[1].data[i] != e)
                 continue;
-            assert_true(row >= offsets[e] && row < offsets[e + 1] && row > last);
+            assert_true((double)row >= offsets[e] && (double)row < offsets[e + 1]);
+            assert_true(row > last);
             assert_int_equal(c->out[3].data[row], i);
             assert_int_equal(row, offsets[e] + (double)count);
             last = row;

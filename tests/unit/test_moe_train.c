@@ -6,6 +6,8 @@
 
 #include <math.h>
 
+#include "train/weights.h"
+
 /* ---- models ---- */
 
 typedef struct mixture {
@@ -135,6 +137,32 @@ static void test_update_when_a_bias_is_balanced_then_it_is_measured_nowhere(void
     assert_int_equal(steps, graph->n_params - 2);
     assert_int_equal(param_of(graph, "layers.0.mlp.gate.e_score_correction_bias")->moment[0],
                      -1);
+    mpt_graph_destroy(graph);
+    mpt_ctx_destroy(ctx);
+}
+
+/* A checkpoint has each expert's weight as a tensor: the rows of that expert, and no others. */
+static void test_weights_when_mapped_then_experts_are_tensors_of_their_own(void **state) {
+    (void)state;
+    mpt_ctx *ctx = mpt_test_ctx();
+    mpt_graph *graph = whole_graph(ctx);
+    mpt_weights_map map;
+    int n = 0;
+    assert_mpt_ok(ctx, mpt_weights_map_create(graph, MPT_WEIGHTS_HF, &map));
+    for (int i = 0; i < map.n; i++) {
+        const mpt_weight *w = &map.weights[i];
+        n += strstr(w->name, ".experts.") != NULL;
+        if (strcmp(w->name, "layers.1.mlp.experts.3.down_proj.weight") != 0)
+            continue;
+        assert_string_equal(graph->params[w->param].name,
+                            "layers.1.mlp.experts.down_proj.weight");
+        assert_int_equal(w->first, 3 * 32);
+        assert_int_equal(w->rows, 32);
+        assert_int_equal(w->dims[0], 32);
+        n += 1000;
+    }
+    assert_int_equal(n, 1000 + 2 * 3 * 5);
+    mpt_weights_map_destroy(&map);
     mpt_graph_destroy(graph);
     mpt_ctx_destroy(ctx);
 }
@@ -408,6 +436,7 @@ static void test_pad_when_blocks_reach_into_the_next_expert_then_refused(void **
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_moe_when_drawn_then_layers_and_parameters_have_their_names),
     cmocka_unit_test(test_update_when_a_bias_is_balanced_then_it_is_measured_nowhere),
+    cmocka_unit_test(test_weights_when_mapped_then_experts_are_tensors_of_their_own),
     cmocka_unit_test(test_moe_when_asked_for_what_cannot_be_then_refused),
     cmocka_unit_test(test_moe_when_any_allocation_fails_then_nothing_is_left),
     cmocka_unit_test(test_train_when_threads_or_recomputed_then_the_same_bits),
