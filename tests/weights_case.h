@@ -21,9 +21,10 @@
     "2, num_attention_heads = 4, num_key_value_heads = 2, rms_norm_eps = 1e-5, vocab_size = "  \
     "96 }"
 #define WEIGHTS_NEMOTRON_H                                                                     \
-    "require 'models.nemotron_h' { pattern = 'M-M*-', hidden_size = 32, "                      \
-    "intermediate_size = 64, heads = 4, kv_heads = 2, head_dim = 8, mamba_heads = 8, "         \
-    "mamba_head_dim = 8, state = 16, groups = 2, conv_kernel = 4, vocab_size = 96 }"
+    "require 'models.nemotron_h' { hybrid_override_pattern = 'M-M*-', hidden_size = 32, "      \
+    "intermediate_size = 64, num_attention_heads = 4, num_key_value_heads = 2, head_dim = 8, " \
+    "mamba_num_heads = 8, mamba_head_dim = 8, ssm_state_size = 16, n_groups = 2, "             \
+    "conv_kernel = 4, vocab_size = 96 }"
 
 /* A trainer and all that it stands on. */
 typedef struct weights_case {
