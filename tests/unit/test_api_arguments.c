@@ -311,19 +311,17 @@ static void wrong_trainer_weights(objects *o) {
     BARE(mpt_trainer_save_weights(NULL, "w", NULL));
     refused(o, mpt_trainer_load_weights(o->trainer, NULL), "path is NULL");
     refused(o, mpt_trainer_save_weights(o->trainer, NULL, NULL), "path is NULL");
-    refused(o, mpt_trainer_save_weights(o->trainer, "w", &(mpt_save_options){.size = 1}),
-            "the options have size 1");
-    mpt_save_options wrong = MPT_SAVE_OPTIONS_INIT;
-    wrong.type = MPT_WEIGHT_TYPE_COUNT;
+    mpt_save_options small = {.size = 1};
+    refused(o, mpt_trainer_save_weights(o->trainer, "w", &small), "the options have size 1");
+    mpt_save_options wrong = {.size = sizeof wrong, .type = MPT_WEIGHT_TYPE_COUNT};
     refused(o, mpt_trainer_save_weights(o->trainer, "w", &wrong), "no type of weights 3");
 }
 
 static void wrong_export_weights(objects *o) {
     BARE(mpt_program_export_weights(NULL, NULL, "w", NULL));
     refused(o, mpt_program_export_weights(o->program, NULL, NULL, NULL), "to is NULL");
-    refused(o,
-            mpt_program_export_weights(o->program, NULL, "w", &(mpt_save_options){.size = 1}),
-            "the options have size 1");
+    mpt_save_options small = {.size = 1};
+    refused(o, mpt_program_export_weights(o->program, NULL, "w", &small), "have size 1");
 }
 
 static void wrong_trainer_forward(objects *o) {
