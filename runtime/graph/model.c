@@ -54,6 +54,10 @@ int64_t mpt_model_sequence(const mpt_nn *nn) {
 void mpt_model_prefix(mpt_nn *nn, const char *prefix) {
     if (!PRESENT(nn, prefix))
         return;
+    if (*prefix && prefix[strlen(prefix) - 1] != '.') {
+        refuse(nn, "mpt_model_prefix: '%s' does not end in a dot", prefix);
+        return;
+    }
     nn->graph->root = mpt_arena_strdup(&nn->graph->arena, prefix);
     nn->failed |= !nn->graph->root;
 }

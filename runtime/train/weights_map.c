@@ -8,13 +8,14 @@
 
 /* ---- names ---- */
 
-/* "layers.3.mixer.qkv_proj.weight" with part q_proj: "layers.3.mixer.q_proj.weight". The
- * layer's path is the parameter's name up to its last word. */
-static const char *part_name(mpt_weights_map *map, const mpt_layer *layer, const char *name,
-                             const char *part) {
-    const char *dot = strrchr(layer->path, '.'), *suffix = name + strlen(layer->path);
-    int stem = dot ? (int)(dot + 1 - layer->path) : 0;
-    return mpt_arena_printf(&map->arena, "%.*s%s%s", stem, layer->path, part, suffix);
+/* "layers.3.mixer.qkv_proj.weight" with part q_proj: "layers.3.mixer.q_proj.weight". What takes
+ * the part's place is the last word of the layer's path; `name` may have an expert's number. */
+static const char *part_name(mpt_weights_map *map, const mpt_weight *whole, const char *part) {
+    const mpt_param *param = &map->graph->params[whole->param];
+    const char *path = map->graph->layers[param->layer].path, *dot = strrchr(path, '.');
+    const char *suffix = param->name + strlen(path);
+    size_t stem = strlen(whole->name) - strlen(suffix) - strlen(dot ? dot + 1 : path);
+    return mpt_arena_printf(&map->arena, "%.*s%s%s", (int)stem, whole->name, part, suffix);
 }
 
 static mpt_status add_name(mpt_weights_map *map, const mpt_layer *layer, const char *name,
@@ -51,7 +52,7 @@ static mpt_status add_rows(mpt_weights_map *map, const mpt_weight *whole) {
         return add_weight(map, whole);
     for (int i = 0; i < layer->n_parts; i++) {
         part.rows = layer->part_rows[i];
-        part.name = part_name(map, layer, whole->name, layer->parts[i]);
+        part.name = part_name(map, whole, layer->parts[i]);
         part.dims[part.transposed ? 1 : 0] = part.rows;
         MPT_TRY(add_weight(map, &part));
         part.first += part.rows;

@@ -306,6 +306,24 @@ static void wrong_trainer_calls(objects *o) {
     refused(o, mpt_trainer_eval(o->trainer, -1, &loss), "max_windows is -1");
 }
 
+static void wrong_trainer_weights(objects *o) {
+    BARE(mpt_trainer_load_weights(NULL, "w"));
+    BARE(mpt_trainer_save_weights(NULL, "w", NULL));
+    refused(o, mpt_trainer_load_weights(o->trainer, NULL), "path is NULL");
+    refused(o, mpt_trainer_save_weights(o->trainer, NULL, NULL), "path is NULL");
+    mpt_save_options small = {.size = 1};
+    refused(o, mpt_trainer_save_weights(o->trainer, "w", &small), "the options have size 1");
+    mpt_save_options wrong = {.size = sizeof wrong, .type = MPT_WEIGHT_TYPE_COUNT};
+    refused(o, mpt_trainer_save_weights(o->trainer, "w", &wrong), "no type of weights 3");
+}
+
+static void wrong_export_weights(objects *o) {
+    BARE(mpt_program_export_weights(NULL, NULL, "w", NULL));
+    refused(o, mpt_program_export_weights(o->program, NULL, NULL, NULL), "to is NULL");
+    mpt_save_options small = {.size = 1};
+    refused(o, mpt_program_export_weights(o->program, NULL, "w", &small), "have size 1");
+}
+
 static void wrong_trainer_forward(objects *o) {
     mpt_forward_options options = MPT_FORWARD_OPTIONS_INIT, half = {.size = 4};
     BARE(mpt_trainer_forward(NULL, &options, NULL, NULL));
@@ -465,6 +483,8 @@ static const row rows[] = {
     {"mpt_trainer_forward", wrong_trainer_forward},
     {"mpt_sample", wrong_sample},
     {"mpt_tokens_shape mpt_trainer_eval_file mpt_trainer_measure", wrong_eval},
+    {"mpt_trainer_load_weights mpt_trainer_save_weights", wrong_trainer_weights},
+    {"mpt_program_export_weights", wrong_export_weights},
     {"mpt_quantize_file", wrong_quantize_file},
     {"mpt_probe_file", wrong_probe_file},
     {"mpt_bench_quantizers", wrong_bench},
@@ -495,6 +515,8 @@ typedef struct drawing_case {
         (void)x, (void)ids;                                                                    \
         (void)(expression);                                                                    \
     }
+DRAW(draw_prefix, mpt_model_prefix(nn, NULL))
+DRAW(draw_prefix_open, mpt_model_prefix(nn, "model"))
 DRAW(draw_block, mpt_model_block(nn, NULL, 0))
 DRAW(draw_end_block, mpt_model_end_block(nn))
 DRAW(draw_embedding, mpt_model_embedding(nn, NULL, x, 0, 8))
@@ -537,6 +559,8 @@ static void draw_nothing(mpt_nn *nn) {
 }
 
 static const drawing_case drawings[] = {
+    {"mpt_model_prefix", draw_prefix, "mpt_model_prefix: prefix is NULL"},
+    {"mpt_model_prefix", draw_prefix_open, "'model' does not end in a dot"},
     {"mpt_model_block", draw_block, "mpt_model_block: root is NULL"},
     {"mpt_model_end_block", draw_end_block, "no block is open"},
     {"mpt_model_embedding", draw_embedding, "needs a name"},

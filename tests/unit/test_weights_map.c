@@ -195,6 +195,32 @@ static void test_map_when_parts_are_transposed_then_parted_by_columns(void **s) 
     mpt_ctx_destroy(ctx);
 }
 
+/* Experts lie one below the other in a parameter, and are tensors of their own in a file. */
+static void test_map_when_experts_then_one_by_one(void **s) {
+    (void)s;
+    map_case m;
+    open_map(&m, "require 'models.deepseek_moe' 'tiny'", MPT_WEIGHTS_HF);
+    int seen = 0;
+    for (int i = 0; i < m.map.n; i++) {
+        const mpt_weight *w = &m.map.weights[i];
+        const mpt_param *param = &m.map.graph->params[w->param];
+        const char *at = strstr(w->name, ".experts.");
+        int expert;
+        assert_round_trip(&m.map, i);
+        if (param->n_experts == 0 || !at)
+            continue;
+        assert_int_equal(sscanf(at, ".experts.%d.", &expert), 1);
+        assert_int_equal(w->rows * param->n_experts, m.map.graph->values[param->value].dims[0]);
+        assert_int_equal(w->first, expert * w->rows);
+        assert_int_equal(w->dims[0], w->rows);
+        seen++;
+    }
+    assert_true(seen > 0);
+    assert_true(mpt_name_index_find(&m.map.names, "layers.1.mlp.experts.0.gate_proj.weight") >=
+                0);
+    close_map(&m);
+}
+
 /* ---- models of one's own ---- */
 
 #define MODEL(fields, body)                                                                    \
@@ -278,6 +304,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_map_when_llama_8b_then_as_on_the_hub),
         cmocka_unit_test(test_map_when_values_go_out_and_in_then_the_same),
         cmocka_unit_test(test_map_when_parts_are_transposed_then_parted_by_columns),
+        cmocka_unit_test(test_map_when_experts_then_one_by_one),
         cmocka_unit_test(test_map_when_parts_are_not_split_then_alike_or_refused),
         cmocka_unit_test(test_map_when_two_tensors_have_one_name_then_refused),
         cmocka_unit_test(test_model_when_its_prefix_is_no_root_then_refused),

@@ -84,7 +84,11 @@ static void test_save_when_too_large_for_the_type_then_named_and_nothing_written
 static void test_save_when_loaded_and_saved_again_then_the_same_bytes(void **s) {
     (void)s;
     static const char *const models[] = {
-        "require 'models.mlp' 'tiny'", WEIGHTS_GPT2, WEIGHTS_LLAMA, WEIGHTS_NEMOTRON_H,
+        "require 'models.mlp' 'tiny'",
+        "require 'models.deepseek_moe' 'tiny'",
+        WEIGHTS_GPT2,
+        WEIGHTS_LLAMA,
+        WEIGHTS_NEMOTRON_H,
         "require 'models.transformer' { hidden_size = 32, intermediate_size = 48, "
         "num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2, head_dim = "
         "8, rope_theta = 10000.0 }"};

@@ -40,7 +40,8 @@ MPT_API void mpt_model_at(mpt_nn *nn, const char *file, int line);
 MPT_API int64_t mpt_model_vocabulary(const mpt_nn *nn);
 MPT_API int64_t mpt_model_sequence(const mpt_nn *nn);
 
-/* What the names of the model's tensors begin with in checkpoints: "model."; copied. Default
+/* What the names of the model's tensors begin with in checkpoints: "model.", with the dot;
+ * copied. Default
  * nothing. Files with another root are read all the same. */
 MPT_API void mpt_model_prefix(mpt_nn *nn, const char *prefix);
 
