@@ -188,6 +188,9 @@ static void put_word(lua_State *L, const mpt_filler *f, const mpt_field *row, in
     if (record->bytes > 0) /* else a view of the recipe, whose fields lie in no struct here */
         mpt_record_init(record, &object);
     put_struct(L, f, name, key, record, &object); /* does the word fit here at all? */
+    if (record->bytes == 0)
+        mpt_convert_fail(L, f->value, key, "", "%s: cannot be %s", path.text,
+                         mpt_lua_describe(L, -1));
     mpt_filler inner = {f->recipe, record, &object, lua_gettop(L), path.text, NULL, NULL};
     mpt_convert_fill(L, &inner);
     if (word->kind == MPT_LUA_DATA)
