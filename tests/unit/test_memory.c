@@ -10,12 +10,13 @@ static double share_of_plan(const char *precision, const char *train, bool step)
     mpt_program *program;
     mpt_trainer *trainer;
     mpt_step_result result;
-    snprintf(text, sizeof text,
-             "return recipe { name = 'm', model = require 'models.gpt2' { n_layer = 4, n_embd = "
-             "256, n_head = 4, n_positions = 128, vocab_size = 512 }, precision = %s, train = { "
-             "steps = 4, batch = 4, sequence = 128, optimizer = adamw { }, clip = 1.0, lr = "
-             "constant { peak = 1e-3 }%s } }",
-             precision, train);
+    snprintf(
+        text, sizeof text,
+        "return recipe { name = 'm', model = require 'models.gpt2' { n_layer = 4, n_embd = "
+        "256, n_head = 4, n_positions = 128, vocab_size = 512 }, precision = %s, train = { "
+        "steps = 4, batch = 4, sequence = 128, optimizer = adamw { }, clip = 1.0, lr = "
+        "constant { peak = 1e-3 }%s } }",
+        precision, train);
     assert_mpt_ok(ctx, mpt_recipe_load_string(ctx, "m.lua", text, strlen(text), NULL, &recipe));
     assert_mpt_ok(ctx, mpt_compile(recipe, NULL, &program));
     assert_mpt_ok(ctx, mpt_trainer_create(program, NULL, &trainer));

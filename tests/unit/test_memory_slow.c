@@ -1,12 +1,13 @@
-/* Three blocks of Nemotron-H 12B, one of each kind, in full width: a step of it runs on a machine
- * of 8 GB, and takes what its plan says. */
+/* Three blocks of Nemotron-H 12B, one of each kind, in full width: a step of it runs on a
+ * machine of 8 GB, and takes what its plan says. */
 #include "mpt_test.h"
 
 #include <math.h>
 
 #include "lua_test.h"
 
-/* The most memory that this process has held, in bytes: what the system saw, not the context. */
+/* The most memory that this process has held, in bytes: what the system saw, not the context.
+ */
 static double most_resident(void) {
     char line[256];
     long kilobytes = 0;
@@ -23,7 +24,8 @@ static const char text[] =
     "return recipe { name = 'wide', model = require 'models.nemotron_h' { "
     "hybrid_override_pattern = 'M-*', hidden_size = 5120, intermediate_size = 20480, "
     "num_attention_heads = 40, num_key_value_heads = 8, head_dim = 128, mamba_num_heads = 128, "
-    "mamba_head_dim = 80, ssm_state_size = 128, n_groups = 8, conv_kernel = 4, vocab_size = 256 "
+    "mamba_head_dim = 80, ssm_state_size = 128, n_groups = 8, conv_kernel = 4, vocab_size = "
+    "256 "
     "}, precision = presets.fp32, data = synthetic { vocab = 256 }, train = { steps = 1, batch "
     "= 1, sequence = 128, optimizer = adamw { }, lr = constant { peak = 1e-4 }, clip = 1.0 } }";
 
