@@ -19,21 +19,6 @@ static const char example[] = "write model = model.from_config \"gpt2/config.jso
 
 /* ---- the file ---- */
 
-static void fail_config(lua_State *L, mpt_where where, const char *hint, const char *fmt, ...)
-    MPT_PRINTF(4, 5);
-static void fail_config(lua_State *L, mpt_where where, const char *hint, const char *fmt, ...) {
-    mpt_ctx *ctx = mpt_sandbox_of(L)->ctx;
-    char text[MPT_ERROR_TEXT];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "%s", text);
-    if (*hint)
-        mpt_hint(ctx, "%s", hint);
-    mpt_sandbox_check(L, status);
-}
-
 /* A file that was found. */
 typedef struct config_file {
     mpt_where where;       /* the recipe's line */
@@ -56,9 +41,9 @@ static void find_file(lua_State *L, const char *given, config_file *out) {
     const mpt_sandbox *box = mpt_sandbox_of(L);
     if (!find_in("", given, out) &&
         (!box->folder || *given == '/' || !find_in(box->folder, given, out)))
-        fail_config(L, out->where,
-                    "a path starts at the working directory or at the recipe's folder",
-                    "model.from_config: there is no %s", given);
+        MPT_SANDBOX_FAIL(L, out->where,
+                         "a path starts at the working directory or at the recipe's folder",
+                         "model.from_config: there is no %s", given);
 }
 
 /* Python writes Infinity, which is no JSON. It becomes a text of the same length, so that
@@ -250,22 +235,22 @@ static const char *module_of(const char *type) {
 static void push_model(lua_State *L, int fields, mpt_where where, const char *path) {
     char module[64];
     if (lua_getfield(L, fields, "model_type") != LUA_TSTRING)
-        fail_config(L, where,
-                    "it should be a config.json as Hugging Face transformers writes it",
-                    "%s: has no model_type", path);
+        MPT_SANDBOX_FAIL(L, where,
+                         "it should be a config.json as Hugging Face transformers writes it",
+                         "%s: has no model_type", path);
     const char *type = lua_tostring(L, -1);
     int n = snprintf(module, sizeof module, "models.%s", module_of(type));
     if (n >= (int)sizeof module || strchr(type, '.') || !mpt_require_exists(L, module))
-        fail_config(L, where,
-                    "models are files: models/NAME.lua beside the recipe, or mpt's own",
-                    "%s: model_type: there is no model '%.48s'", path, type);
+        MPT_SANDBOX_FAIL(L, where,
+                         "models are files: models/NAME.lua beside the recipe, or mpt's own",
+                         "%s: model_type: there is no model '%.48s'", path, type);
     lua_getfield(L, LUA_REGISTRYINDEX, "mpt.require");
     lua_pushstring(L, module);
     lua_call(L, 1, 1);
     lua_remove(L, -2);
     if (!mpt_lua_value_of_kind(L, -1, MPT_LUA_MODEL))
-        fail_config(L, where, "the file should return model { ... }", "%s: %s gave %s", path,
-                    module, mpt_lua_describe(L, -1));
+        MPT_SANDBOX_FAIL(L, where, "the file should return model { ... }", "%s: %s gave %s",
+                         path, module, mpt_lua_describe(L, -1));
     mpt_model_check(L, lua_gettop(L));
 }
 
@@ -286,12 +271,12 @@ int mpt_model_from_config(lua_State *L) {
     char prefix[PATH_BYTES + 4];
     int n = lua_gettop(L);
     if (n < 1 || n > 2 || lua_type(L, 1) != LUA_TSTRING || (n == 2 && !lua_istable(L, 2)))
-        fail_config(L, file.where, example,
-                    "model.from_config: takes a path, and a table of changes");
+        MPT_SANDBOX_FAIL(L, file.where, example,
+                         "model.from_config: takes a path, and a table of changes");
     const char *given = lua_tostring(L, 1);
     if (!*given || !mpt_lua_is_plain(L, 1))
-        fail_config(L, file.where, example, "model.from_config: the path is %s",
-                    *given ? "no plain text" : "empty");
+        MPT_SANDBOX_FAIL(L, file.where, example, "model.from_config: the path is %s",
+                         *given ? "no plain text" : "empty");
     find_file(L, given, &file);
     push_file(L, &file);
     if (n == 2)

@@ -45,17 +45,12 @@ mpt_convert_path mpt_convert_item(const char *path, lua_Integer index) {
 
 void mpt_convert_fail(lua_State *L, int value, int key, const char *hint, const char *fmt,
                       ...) {
-    mpt_ctx *ctx = mpt_sandbox_of(L)->ctx;
     char text[MPT_ERROR_TEXT];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    mpt_status status =
-        MPT_FAIL(ctx, MPT_INVALID, mpt_lua_value_where(L, value, key), "%s", text);
-    if (*hint)
-        mpt_hint(ctx, "%s", hint);
-    mpt_sandbox_check(L, status);
+    MPT_SANDBOX_FAIL(L, mpt_lua_value_where(L, value, key), hint, "%s", text);
 }
 
 /* The row of a key, or an error at the key's line. */

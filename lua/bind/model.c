@@ -17,27 +17,13 @@ static const char registry_key[] = "mpt.models";
 
 /* ---- model{...} called with a size ---- */
 
-static void fail_at(lua_State *L, mpt_where where, const char *hint, const char *fmt, ...)
-    MPT_PRINTF(4, 5);
-static void fail_at(lua_State *L, mpt_where where, const char *hint, const char *fmt, ...) {
-    mpt_ctx *ctx = mpt_sandbox_of(L)->ctx;
-    char text[MPT_ERROR_TEXT];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "%s", text);
-    if (*hint)
-        mpt_hint(ctx, "%s", hint);
-    mpt_sandbox_check(L, status);
-}
-
 void mpt_model_refuse_positions(lua_State *L, const char *path) {
     int value = lua_gettop(L);
     if (mpt_lua_value_geti(L, value, 1) != LUA_TNIL) {
         lua_pushinteger(L, 1);
-        fail_at(L, mpt_lua_value_where(L, value, value + 2), "give it a name: name = value",
-                "%s: %s stands here without a name", path, mpt_lua_describe(L, value + 1));
+        MPT_SANDBOX_FAIL(L, mpt_lua_value_where(L, value, value + 2),
+                         "give it a name: name = value", "%s: %s stands here without a name",
+                         path, mpt_lua_describe(L, value + 1));
     }
     lua_settop(L, value);
 }
@@ -49,8 +35,9 @@ static void check_prefix(lua_State *L, int model) {
     size_t n = strlen(text);
     if ((type != LUA_TNIL && type != LUA_TSTRING) || (n > 0 && text[n - 1] != '.') ||
         (n > 0 && !mpt_lua_is_plain(L, -1)))
-        fail_at(L, mpt_lua_value_at(L, model)->where, "write prefix = \"transformer.\"",
-                "model.prefix: cannot be %s", mpt_lua_describe(L, -1));
+        MPT_SANDBOX_FAIL(L, mpt_lua_value_at(L, model)->where,
+                         "write prefix = \"transformer.\"", "model.prefix: cannot be %s",
+                         mpt_lua_describe(L, -1));
     lua_pop(L, 1);
 }
 
@@ -62,9 +49,10 @@ static void check_part(lua_State *L, int model, const char *name, bool table) {
         table ? mpt_lua_value_of_kind(L, -1, MPT_LUA_TABLE) != NULL : type == LUA_TFUNCTION;
     if (type != LUA_TNIL && !fits) {
         lua_pushstring(L, name);
-        fail_at(L, mpt_lua_value_where(L, model, -1),
-                table ? "give a table of fields" : "write config = function(fields) ... end",
-                "model.%s: cannot be %s", name, mpt_lua_describe(L, -2));
+        MPT_SANDBOX_FAIL(L, mpt_lua_value_where(L, model, -1),
+                         table ? "give a table of fields"
+                               : "write config = function(fields) ... end",
+                         "model.%s: cannot be %s", name, mpt_lua_describe(L, -2));
     }
     lua_pop(L, 1);
 }
@@ -75,17 +63,18 @@ void mpt_model_check(lua_State *L, int model) {
                                         "prefix", "defaults", "only",  "config"};
     const mpt_lua_value *value = mpt_lua_value_at(L, model);
     if (mpt_lua_value_get(L, model, "name") != LUA_TSTRING)
-        fail_at(L, value->where, "write name = \"gpt2\"", "model.name: missing");
+        MPT_SANDBOX_FAIL(L, value->where, "write name = \"gpt2\"", "model.name: missing");
     if (!mpt_lua_is_plain(L, -1))
-        fail_at(L, value->where, "write one line of plain text",
-                "model.name: the text has a control character");
+        MPT_SANDBOX_FAIL(L, value->where, "write one line of plain text",
+                         "model.name: the text has a control character");
     mpt_lua_value_get(L, model, "sizes");
     if (!mpt_lua_value_of_kind(L, -1, MPT_LUA_TABLE))
-        fail_at(L, value->where, "write sizes = { tiny = { ... } }", "model.sizes: missing");
+        MPT_SANDBOX_FAIL(L, value->where, "write sizes = { tiny = { ... } }",
+                         "model.sizes: missing");
     mpt_model_refuse_positions(L, "model.sizes");
     if (mpt_lua_value_get(L, model, "graph") != LUA_TFUNCTION)
-        fail_at(L, value->where, "write graph = function(nn, size) ... end",
-                "model.graph: missing");
+        MPT_SANDBOX_FAIL(L, value->where, "write graph = function(nn, size) ... end",
+                         "model.graph: missing");
     lua_pop(L, 3);
     check_prefix(L, model);
     check_part(L, model, "defaults", true);
@@ -99,9 +88,10 @@ void mpt_model_check(lua_State *L, int model) {
         const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
         const char *nearest = mpt_nearest(key, known, (int)MPT_COUNT(known));
         if (!nearest || strcmp(nearest, key) != 0)
-            fail_at(L, mpt_lua_value_where(L, model, -2),
-                    "model has name, sizes, graph, root, prefix, defaults, only, config",
-                    "model: no field '%s'", key);
+            MPT_SANDBOX_FAIL(
+                L, mpt_lua_value_where(L, model, -2),
+                "model has name, sizes, graph, root, prefix, defaults, only, config",
+                "model: no field '%s'", key);
     }
     lua_pop(L, 1);
 }
@@ -156,7 +146,7 @@ static void push_named_size(lua_State *L, int model, mpt_where where) {
             snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
         else
             snprintf(hint, sizeof hint, "it has %s, or a table of its own", text);
-        fail_at(L, where, hint, "%s: no size '%s'", mpt_model_name(L, model), wanted);
+        MPT_SANDBOX_FAIL(L, where, hint, "%s: no size '%s'", mpt_model_name(L, model), wanted);
     }
     mpt_model_size_named(L, model, -1, where);
 }
@@ -185,8 +175,8 @@ int mpt_model_call(lua_State *L) {
     else if (type == LUA_TTABLE)
         mpt_model_size_own(L, 1, 2, &(mpt_size_source){where, NULL});
     else
-        fail_at(L, where, "write model = gpt2 \"124m\"",
-                "%s: takes one size, a name or a table", mpt_model_name(L, 1));
+        MPT_SANDBOX_FAIL(L, where, "write model = gpt2 \"124m\"",
+                         "%s: takes one size, a name or a table", mpt_model_name(L, 1));
     mpt_model_wrap(L, 1, type == LUA_TSTRING ? lua_tostring(L, 2) : MPT_MODEL_CUSTOM, where);
     return 1;
 }
@@ -259,8 +249,8 @@ static int build_body(lua_State *L) {
     mpt_nn *nn = call->box->nn;
     lua_getfield(L, LUA_REGISTRYINDEX, registry_key);
     if (lua_rawgeti(L, 2, call->proxy ? 2 : 1) == LUA_TNIL)
-        fail_at(L, MPT_NOWHERE, "give it one: proxy = gpt2 \"tiny\"", "the recipe has no %s",
-                call->proxy ? "proxy" : "model");
+        MPT_SANDBOX_FAIL(L, MPT_NOWHERE, "give it one: proxy = gpt2 \"tiny\"",
+                         "the recipe has no %s", call->proxy ? "proxy" : "model");
     mpt_lua_value_get(L, 3, "model");
     const mpt_lua_value *model = mpt_lua_value_at(L, 4);
     nn->where = model->where;
@@ -280,8 +270,8 @@ static int build_body(lua_State *L) {
     mpt_lua_value_get(L, 3, "size");
     lua_call(L, 2, 0);
     if (nn->graph->loss < 0)
-        fail_at(L, model->where, "end it with nn.cross_entropy(logits)",
-                "%s: the graph has no loss", mpt_model_name(L, 4));
+        MPT_SANDBOX_FAIL(L, model->where, "end it with nn.cross_entropy(logits)",
+                         "%s: the graph has no loss", mpt_model_name(L, 4));
     return 0;
 }
 
@@ -333,8 +323,9 @@ static int where_body(lua_State *L) {
         for (int i = 0; i < box->n_chunks; i++)
             if (strcmp(box->chunks[i]->source, ar.source) == 0)
                 where.file = box->chunks[i]->file;
-        fail_at(L, where, "return true or false", "where: the function returned %s for %s",
-                mpt_lua_describe(L, -1), call->layer->path);
+        MPT_SANDBOX_FAIL(L, where, "return true or false",
+                         "where: the function returned %s for %s", mpt_lua_describe(L, -1),
+                         call->layer->path);
     }
     call->answer = lua_toboolean(L, -1);
     return 0;

@@ -34,7 +34,6 @@ static void fail_size(lua_State *L, const size_maker *m, bool at_key, const char
                       const char *fmt, ...) MPT_PRINTF(5, 6);
 static void fail_size(lua_State *L, const size_maker *m, bool at_key, const char *hint,
                       const char *fmt, ...) {
-    mpt_ctx *ctx = mpt_sandbox_of(L)->ctx;
     mpt_where where = m->from->where;
     char text[MPT_ERROR_TEXT];
     va_list args;
@@ -43,11 +42,8 @@ static void fail_size(lua_State *L, const size_maker *m, bool at_key, const char
     va_end(args);
     if (at_key && !m->from->file)
         where = mpt_lua_value_where(L, m->value, -1);
-    mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "%s: %s",
-                                 m->from->file ? m->from->file : m->model_name, text);
-    if (*hint)
-        mpt_hint(ctx, "%s", hint);
-    mpt_sandbox_check(L, status);
+    MPT_SANDBOX_FAIL(L, where, hint, "%s: %s", m->from->file ? m->from->file : m->model_name,
+                     text);
 }
 
 /* ---- what the model says of its fields ---- */

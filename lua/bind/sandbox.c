@@ -154,6 +154,12 @@ void mpt_sandbox_check(lua_State *L, mpt_status status) {
     lua_error(L);
 }
 
+void mpt_sandbox_refuse(lua_State *L, mpt_status failure, const char *hint) {
+    if (*hint)
+        mpt_hint(mpt_sandbox_of(L)->ctx, "%s", hint);
+    mpt_sandbox_check(L, failure);
+}
+
 static mpt_status report_stop(mpt_sandbox *box, mpt_lua_stop why) {
     mpt_ctx *ctx = box->ctx;
     const char *what = box->expression ? "expression" : "recipe";

@@ -87,5 +87,10 @@ const mpt_lua_chunk *mpt_sandbox_chunk(const mpt_sandbox *box, const char *file)
 
 /* Raises the context's error in Lua, or does nothing when the status is MPT_OK. */
 void mpt_sandbox_check(lua_State *L, mpt_status status);
+/* The same for a failure, with the way out ("": none). */
+void mpt_sandbox_refuse(lua_State *L, mpt_status failure, const char *hint);
+#define MPT_SANDBOX_FAIL(L, where, hint, ...)                                                  \
+    mpt_sandbox_refuse(                                                                        \
+        (L), MPT_FAIL(mpt_sandbox_of(L)->ctx, MPT_INVALID, (where), __VA_ARGS__), (hint))
 
 #endif
