@@ -189,4 +189,17 @@ static inline const mpt_kernel *op_kernel(const mpt_kernel *table, mpt_op op) {
     return NULL;
 }
 
+/* The first row that takes the case, as the selector would have it. */
+static inline const mpt_kernel *op_selected(const mpt_kernel *table, const op_case *c) {
+    mpt_node node;
+    mpt_value values[MPT_MAX_IN + MPT_MAX_OUT] = {0};
+    mpt_graph graph = {.values = values, .n_values = MPT_MAX_IN + MPT_MAX_OUT};
+    const char *why = NULL;
+    op_describe(c, &node, values);
+    for (; table->run; table++)
+        if (table->op == c->op && (!table->can || table->can(&graph, &node, &why)))
+            return table;
+    return NULL;
+}
+
 #endif

@@ -152,5 +152,12 @@ MPT_CPU_KERNEL(ssm_scan)
 MPT_CPU_SCRATCH(ssm_scan)
 MPT_CPU_KERNEL(ssm_scan_grad)
 MPT_CPU_SCRATCH(ssm_scan_grad)
+/* ssm_chunk.c, ssm_chunk_grad.c: for large states; both passes take the same nodes. */
+bool mpt_cpu_ssm_scan_chunked_can(const mpt_graph *graph, const mpt_node *node,
+                                  const char **why);
+MPT_CPU_KERNEL(ssm_scan_chunked)
+MPT_CPU_SCRATCH(ssm_scan_chunked)
+MPT_CPU_KERNEL(ssm_scan_grad_chunked)
+MPT_CPU_SCRATCH(ssm_scan_grad_chunked)
 
 #endif

@@ -2,10 +2,11 @@
  *
  * A head is cut into blocks of 16 rows of its state, kept as [state][16]: one token is then a
  * loop over the state's columns in which every vector is full and y needs no sum across lanes.
- * Going token by token costs no more here than the chunked form's matrix products, which redo
- * the triangle inside a chunk. Chunks bound the memory of the backward pass: it rebuilds the
- * states of one chunk from the one kept at its entry, last chunk first. Formulas as in
- * kernels/ref/ref_ssm_scan.c. */
+ * For small states, where going token by token is faster than the matrix products of
+ * ssm_chunk.c. Chunks bound the memory of the backward pass: it rebuilds the states of one
+ * chunk from the one kept at its entry, last chunk first. Formulas as in
+ * kernels/ref/ref_ssm_scan.c.
+ */
 #include <omp.h>
 
 #include "kernels/cpu/cpu.h"

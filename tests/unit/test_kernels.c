@@ -21,7 +21,7 @@ static const op_row *row_of(mpt_op op) {
 
 /* What a backend has no row for runs by ref. */
 static void run(op_case *c, size_t backend) {
-    const mpt_kernel *kernel = op_kernel(backends[backend], c->op);
+    const mpt_kernel *kernel = op_selected(backends[backend], c);
     omp_set_num_threads(2);
     op_run(c, kernel ? kernel : op_kernel(mpt_kernels_ref, c->op), false, 2);
 }
