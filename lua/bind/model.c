@@ -173,12 +173,25 @@ int mpt_model_call(lua_State *L) {
     if (type == LUA_TSTRING)
         push_named_size(L, 1, where);
     else if (type == LUA_TTABLE)
-        mpt_model_size_own(L, 1, 2, &(mpt_size_source){where, NULL});
+        mpt_model_size_own(L, 1, 2, &(mpt_size_source){.where = where});
     else
         MPT_SANDBOX_FAIL(L, where, "write model = gpt2 \"124m\"",
                          "%s: takes one size, a name or a table", mpt_model_name(L, 1));
     mpt_model_wrap(L, 1, type == LUA_TSTRING ? lua_tostring(L, 2) : MPT_MODEL_CUSTOM, where);
     return 1;
+}
+
+void mpt_model_derive(lua_State *L, int base, int changes, mpt_where where) {
+    luaL_checkstack(L, 32, "tables nest too deep");
+    mpt_lua_value_get(L, base, "model");
+    int model = lua_gettop(L);
+    mpt_lua_value_get(L, base, "size");
+    mpt_lua_value_merge(L, model + 1, changes, where);
+    mpt_lua_value_fields(L, model + 2);
+    mpt_model_size_own(L, model, model + 3, &(mpt_size_source){.where = where});
+    mpt_model_wrap(L, model, MPT_MODEL_CUSTOM, where);
+    lua_replace(L, model);
+    lua_settop(L, model);
 }
 
 /* ---- into the recipe ---- */
