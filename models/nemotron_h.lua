@@ -239,6 +239,7 @@ return model {
     mlp_hidden_act = "relu2", mamba_hidden_act = "silu",
     use_bias = false, mlp_bias = false, attention_bias = false, mamba_proj_bias = false,
     attention_dropout = 0, hidden_dropout = 0,
+    n_shared_experts = { 0, 1 }, -- their joint width is moe_shared_expert_intermediate_size
     time_step_min = 0.001, time_step_max = 0.1, time_step_floor = 1e-4,
   },
   config = config,
