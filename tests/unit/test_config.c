@@ -90,8 +90,8 @@ static void compare(const char *a, const char *b, bool same) {
     "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
 
 #define EXPERTS                                                                                \
-    "\"model_type\": \"deepseek_v3\", \"hidden_size\": 32, \"intermediate_size\": 64, "          \
-    "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "        \
+    "\"model_type\": \"deepseek_v3\", \"hidden_size\": 32, \"intermediate_size\": 64, "        \
+    "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "       \
     "\"n_routed_experts\": 8, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32, "
 
 /* ---- what is read ---- */
@@ -111,10 +111,11 @@ static void test_derive_when_the_base_is_a_model_then_its_size_is_changed(void *
             "rope_type = 'llama3', low_freq_factor = 1.0, high_freq_factor = 4.0,"
             "original_max_position_embeddings = 8192 } })",
             true);
-    compare("derive(derive(require 'models.nemotron_h' '8b_proxy', { n_groups = 4 }),"
-            "{ hidden_size = 32 })",
-            "derive(require 'models.nemotron_h' '8b_proxy', { hidden_size = 32, n_groups = 4 })",
-            true);
+    compare(
+        "derive(derive(require 'models.nemotron_h' '8b_proxy', { n_groups = 4 }),"
+        "{ hidden_size = 32 })",
+        "derive(require 'models.nemotron_h' '8b_proxy', { hidden_size = 32, n_groups = 4 })",
+        true);
     compare("derive(model.from_config '" MPT_TESTS_DIR "/oracle/llama', { hidden_size = 64 })",
             "model.from_config('" MPT_TESTS_DIR "/oracle/llama', { hidden_size = 64 })", true);
 }
@@ -481,6 +482,36 @@ static void test_model_when_its_parts_are_no_tables_then_they_are_refused(void *
                    "text that says why, or nothing");
 }
 
+static void test_model_when_a_part_is_of_another_kind_then_it_is_refused(void **state) {
+    (void)state;
+    static const char *const rows[][3] = {
+        {"name = 3, sizes = { a = {} }, graph = print", "a",
+         "r.lua:1: model.name: cannot be a number; write name = \"gpt2\""},
+        {"sizes = { a = {} }, graph = print", "a",
+         "r.lua:1: model.name: missing; write name = \"gpt2\""},
+        {"name = 'm', graph = print", "a",
+         "r.lua:1: model.sizes: missing; write sizes = { tiny = { ... } }"},
+        {"name = 'm', sizes = 3, graph = print", "a",
+         "r.lua:1: model.sizes: cannot be a number; write sizes = { tiny = { ... } }"},
+        {"name = 'm', sizes = { t = 3 }, graph = print", "t",
+         "r.lua:1: model.sizes.t: cannot be a number; give a table of fields"},
+        {"name = 'm', sizes = {}, graph = print", "t",
+         "r.lua:2: m: no size 't'; it names none: give a table of fields"},
+        {"name = 'm', sizes = { a = {} }, graph = 3", "a",
+         "r.lua:1: model.graph: cannot be a number; write graph = function(nn, size) ... end"},
+    };
+    for (size_t i = 0; i < MPT_COUNT(rows); i++) {
+        char text[512];
+        snprintf(text, sizeof text, "local m = model { %s }\nreturn recipe { model = m '%s' }",
+                 rows[i][0], rows[i][1]);
+        mpt_lua_refuse(text, rows[i][2]);
+    }
+    mpt_lua_refuse("local m = model { name = 'm', sizes = {}, graph = print }\n"
+                   "return recipe { model = m }",
+                   "r.lua:2: model: cannot be a model without a size; give its size, a table "
+                   "of fields");
+}
+
 static void test_size_when_only_some_values_are_computed_then_others_are_refused(void **state) {
     (void)state;
     mpt_lua_refuse("local gpt2 = require 'models.gpt2'\nreturn recipe { model = gpt2 {\n"
@@ -526,6 +557,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_config_when_a_field_would_change_the_computation_then_it_is_refused),
     cmocka_unit_test(test_config_when_called_wrongly_then_the_way_is_shown),
     cmocka_unit_test(test_model_when_its_parts_are_no_tables_then_they_are_refused),
+    cmocka_unit_test(test_model_when_a_part_is_of_another_kind_then_it_is_refused),
     cmocka_unit_test(test_size_when_only_some_values_are_computed_then_others_are_refused),
     cmocka_unit_test(test_config_when_memory_ends_anywhere_then_nothing_is_lost),
 };
