@@ -89,7 +89,7 @@ local function rope_fault(fields, of_file)
     return "rope_parameters and rope_scaling say the same: give one of them"
   end
   local rope = fields.rope_parameters or fields.rope_scaling
-  fields.rope_parameters, fields.rope_scaling = rope, nil
+  fields.rope_parameters, fields.rope_scaling = rope or nil, nil -- false: none
   if type(rope) ~= "table" and type(rope) ~= "userdata" then return end
   local kind = rope.rope_type or rope.type or "default"
   if of_file and kind ~= "default" and kind ~= "linear" and kind ~= "llama3" then

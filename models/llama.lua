@@ -106,6 +106,8 @@ end
 local function config(fields, of_file)
   local fault = rope_fault(fields, of_file) or window_fault(fields)
   if fault then return fault end
+  fields.rope_scaling = fields.rope_scaling or nil -- false: none
+  fields.rope_parameters = fields.rope_parameters or nil
   for _, name in ipairs { "sliding_window", "layer_types", "use_sliding_window" } do
     fields[name] = nil
   end

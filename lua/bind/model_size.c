@@ -255,8 +255,7 @@ static void refuse_unknown(lua_State *L, const size_maker *m) {
     if (nearest)
         snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
     lua_settop(L, at);
-    fail_size(L, m, true, hint, "no size field '%s'%s", key,
-              m->from->file ? " to change" : "");
+    fail_size(L, m, true, hint, "no size field '%s'%s", key, m->from->file ? " to change" : "");
 }
 
 static bool is_known(lua_State *L, const size_maker *m) {

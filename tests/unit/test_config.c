@@ -298,6 +298,17 @@ static void test_config_when_deepseek_v3_then_rope_and_counts_of_0_are_read(void
     assert_int_equal(turned, 4);
     mpt_graph_destroy(graph);
     mpt_lua_finish(ctx, recipe);
+    ctx = mpt_test_ctx();
+    recipe = load_file(ctx, "{" HYBRID "\"hybrid_override_pattern\": \"ME\", "
+                            "\"n_shared_experts\": 0, \"n_routed_experts\": 4, "
+                            "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32}");
+    assert_non_null(strstr(recipe->model.fields, "model.n_shared_experts = 0\n"));
+    mpt_lua_finish(ctx, recipe);
+    compare("model.from_config('" MPT_TESTS_DIR "/oracle/llama',"
+            "{ rope_parameters = false, rope_theta = 10000.0 })",
+            "derive(model.from_config('" MPT_TESTS_DIR "/oracle/llama',"
+            "{ rope_parameters = false }), { rope_theta = 10000.0 })",
+            true);
 }
 
 static void test_config_when_beside_the_recipe_then_it_is_found(void **state) {
