@@ -408,6 +408,22 @@ test_config_when_a_field_would_change_the_computation_then_it_is_refused(void **
         {"\"n_shared_experts\": 2",
          "n_shared_experts: cannot be 2; nemotron_h computes with 0 or 1 only"},
     };
+    char text[1024], message[512];
+    for (size_t i = 0; i < MPT_COUNT(gpt2); i++) {
+        snprintf(text, sizeof text, "{" GPT2_WHOLE ", %s}", gpt2[i][0]);
+        snprintf(message, sizeof message, ": %s", gpt2[i][1]);
+        refuse_file(text, message);
+    }
+    for (size_t i = 0; i < MPT_COUNT(hybrid); i++) {
+        snprintf(text, sizeof text, "{" HYBRID "\"hybrid_override_pattern\": \"M-\", %s}",
+                 hybrid[i][0]);
+        snprintf(message, sizeof message, ": %s", hybrid[i][1]);
+        refuse_file(text, message);
+    }
+}
+
+static void test_config_when_rope_or_windows_are_not_computed_then_refused(void **state) {
+    (void)state;
     static const char *const llama[][2] = {
         {"\"partial_rotary_factor\": 0.5", "partial_rotary_factor: cannot be 0.5"},
         {"\"rope_interleaved\": true", "rope_interleaved: cannot be true"},
@@ -442,17 +458,6 @@ test_config_when_a_field_would_change_the_computation_then_it_is_refused(void **
     for (size_t i = 0; i < MPT_COUNT(deepseek); i++) {
         snprintf(text, sizeof text, "{" EXPERTS "%s}", deepseek[i][0]);
         snprintf(message, sizeof message, ": %s", deepseek[i][1]);
-        refuse_file(text, message);
-    }
-    for (size_t i = 0; i < MPT_COUNT(gpt2); i++) {
-        snprintf(text, sizeof text, "{" GPT2_WHOLE ", %s}", gpt2[i][0]);
-        snprintf(message, sizeof message, ": %s", gpt2[i][1]);
-        refuse_file(text, message);
-    }
-    for (size_t i = 0; i < MPT_COUNT(hybrid); i++) {
-        snprintf(text, sizeof text, "{" HYBRID "\"hybrid_override_pattern\": \"M-\", %s}",
-                 hybrid[i][0]);
-        snprintf(message, sizeof message, ": %s", hybrid[i][1]);
         refuse_file(text, message);
     }
 }
@@ -566,6 +571,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_config_when_the_model_is_unknown_then_it_is_named),
     cmocka_unit_test(test_config_when_a_field_is_missing_or_bad_then_it_is_named),
     cmocka_unit_test(test_config_when_a_field_would_change_the_computation_then_it_is_refused),
+    cmocka_unit_test(test_config_when_rope_or_windows_are_not_computed_then_refused),
     cmocka_unit_test(test_config_when_called_wrongly_then_the_way_is_shown),
     cmocka_unit_test(test_model_when_its_parts_are_no_tables_then_they_are_refused),
     cmocka_unit_test(test_model_when_a_part_is_of_another_kind_then_it_is_refused),
