@@ -22,7 +22,9 @@ local function attention(nn, size, x)
     parts = { "q_proj", "k_proj", "v_proj" }, init = { normal = size.initializer_range } }
   local q, k, v = nn.split { qkv, sizes = { q_width, kv_width, kv_width } }
   local function turn(y)
-    return nn.rope { y, head_dim = head_dim, theta = size.rope_theta, scaling = size.rope_scaling }
+    local rope = size.rope_parameters
+    return nn.rope { y, head_dim = head_dim, scaling = rope,
+      theta = rope and rope.rope_theta or size.rope_theta }
   end
   local o = nn.attention { "self_attn", turn(q), turn(k), v, heads = size.num_attention_heads,
     kv_heads = size.num_key_value_heads, head_dim = head_dim }
@@ -53,6 +55,11 @@ end
 
 local function graph(nn, size)
   local vocab = size.vocab_size or nn.vocab()
+  local most = size.max_position_embeddings
+  if most and nn.sequence() > most then
+    error("deepseek_moe: sequences of " .. nn.sequence()
+      .. " tokens, but max_position_embeddings is " .. most, 0)
+  end
   local x = nn.embedding { "embed_tokens", nn.tokens(), rows = vocab, out = size.hidden_size,
     init = { normal = size.initializer_range } }
   for i = 0, size.num_hidden_layers - 1 do
@@ -75,8 +82,31 @@ local function graph(nn, size)
   end
 end
 
+-- Newer files say rope_parameters, older ones rope_theta and rope_scaling, which becomes
+-- rope_parameters.
+local function rope_fault(fields, of_file)
+  if fields.rope_parameters and fields.rope_scaling then
+    return "rope_parameters and rope_scaling say the same: give one of them"
+  end
+  local rope = fields.rope_parameters or fields.rope_scaling
+  fields.rope_parameters, fields.rope_scaling = rope or nil, nil -- false: none
+  if type(rope) ~= "table" and type(rope) ~= "userdata" then return end
+  local kind = rope.rope_type or rope.type or "default"
+  if of_file and kind ~= "default" and kind ~= "linear" and kind ~= "llama3" then
+    return "rope_type: cannot be \"" .. tostring(kind)
+      .. "\"; deepseek_moe computes with \"default\", \"linear\" or \"llama3\" only"
+  end
+  if fields.rope_theta and rope.rope_theta and fields.rope_theta ~= rope.rope_theta then
+    return "rope_theta: cannot be " .. tostring(fields.rope_theta)
+      .. ": the table of rope says " .. tostring(rope.rope_theta) .. "; give one of them"
+  end
+  fields.rope_theta = rope.rope_theta or fields.rope_theta
+end
+
 -- What the fields of a config.json ask for that is not here.
-local function config(fields)
+local function config(fields, of_file)
+  local fault = rope_fault(fields, of_file)
+  if fault then return fault end
   for _, name in ipairs { "q_lora_rank", "kv_lora_rank" } do
     if fields[name] then
       return name .. ": cannot be " .. tostring(fields[name])
@@ -105,6 +135,15 @@ return model {
       n_routed_experts = 8, num_experts_per_tok = 2, moe_intermediate_size = 32,
       n_group = 4, topk_group = 2, expert_alignment = 32,
     },
+    -- Routed experts alone, in every block.
+    tiny_routed = {
+      num_hidden_layers = 2, hidden_size = 32, intermediate_size = 64,
+      num_attention_heads = 2, num_key_value_heads = 1,
+      n_routed_experts = 8, num_experts_per_tok = 2, moe_intermediate_size = 32,
+      expert_alignment = 32, n_shared_experts = 0, first_k_dense_replace = 0,
+      rope_parameters = { rope_type = "default", rope_theta = 10000.0 },
+      max_position_embeddings = 4096,
+    },
     small = {
       num_hidden_layers = 4, hidden_size = 128, intermediate_size = 512,
       num_attention_heads = 4, num_key_value_heads = 4,
@@ -120,7 +159,7 @@ return model {
   },
   only = {
     hidden_act = "silu", attention_bias = false, attention_dropout = 0, moe_layer_freq = 1,
-    topk_method = "noaux_tc",
+    topk_method = "noaux_tc", partial_rotary_factor = 1,
   },
   config = config,
   graph = graph,

@@ -14,7 +14,7 @@ end
 
 -- Zeroes some numbers in training; where p is 0 it draws nothing.
 local function dropout(nn, name, p, x)
-  return p > 0 and nn.dropout { name, x, p = p } or x
+  return p ~= 0 and nn.dropout { name, x, p = p } or x
 end
 
 local function layernorm(nn, size, name, x)

@@ -68,14 +68,48 @@ local function graph(nn, size)
   end
 end
 
--- What the fields of a config.json mean where they are left out, and the kinds of rope that are
--- none: nn.rope would only tell when the model is drawn.
-local function config(fields, of_file)
+-- The kinds of rope that are none: nn.rope would only tell when the model is drawn.
+local function rope_fault(fields, of_file)
   local scaling = fields.rope_parameters or fields.rope_scaling
-  local kind = type(scaling) == "table" and (scaling.rope_type or scaling.type) or "default"
+  if type(scaling) ~= "table" and type(scaling) ~= "userdata" then return end
+  local kind = scaling.rope_type or scaling.type or "default"
   if of_file and kind ~= "default" and kind ~= "linear" and kind ~= "llama3" then
     return "rope_type: cannot be \"" .. tostring(kind)
       .. "\"; llama computes with \"default\", \"linear\" or \"llama3\" only"
+  end
+  local theta, inner = fields.rope_theta, scaling.rope_theta
+  if theta and inner and theta ~= inner then
+    return "rope_theta: cannot be " .. tostring(theta) .. ": the table of rope says "
+      .. tostring(inner) .. "; give one of them"
+  end
+end
+
+-- Attention sees all tokens before, so windows must be as wide as the sequences.
+local function window_fault(fields)
+  local window, most = fields.sliding_window, fields.max_position_embeddings
+  local kinds = fields.layer_types
+  if type(kinds) == "table" or type(kinds) == "userdata" then
+    for i, kind in ipairs(kinds) do
+      if kind ~= "full_attention" then
+        return "layer_types[" .. i .. "]: cannot be \"" .. tostring(kind)
+          .. "\": attention sees all tokens before here"
+      end
+    end
+  elseif window and not (math.type(window) and math.type(most) and window >= most)
+    and fields.use_sliding_window ~= false then
+    return "sliding_window: cannot be " .. tostring(window)
+      .. ": attention sees all tokens before here"
+  end
+end
+
+-- What the fields of a config.json mean where they are left out, and what is not computed here.
+local function config(fields, of_file)
+  local fault = rope_fault(fields, of_file) or window_fault(fields)
+  if fault then return fault end
+  fields.rope_scaling = fields.rope_scaling or nil -- false: none
+  fields.rope_parameters = fields.rope_parameters or nil
+  for _, name in ipairs { "sliding_window", "layer_types", "use_sliding_window" } do
+    fields[name] = nil
   end
   fields.num_key_value_heads = fields.num_key_value_heads or fields.num_attention_heads
 end
@@ -109,7 +143,11 @@ return model {
       attention_bias = false, mlp_bias = false, initializer_range = 0.02,
     },
   },
-  only = { hidden_act = "silu", attention_dropout = 0, pretraining_tp = 1 },
+  only = {
+    hidden_act = "silu", attention_dropout = 0, pretraining_tp = 1, partial_rotary_factor = 1,
+    rope_interleaved = false, logit_softcapping = false, final_logit_softcapping = false,
+    attn_logit_softcapping = false, num_local_experts = { 0, false },
+  },
   config = config,
   graph = graph,
 }

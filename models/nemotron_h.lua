@@ -121,7 +121,9 @@ local expert_fields = { n_routed_experts = 128, num_experts_per_tok = 6,
 
 local function missing_expert_field(fields, pattern)
   for name, value in pairs(expert_fields) do
-    if pattern:find("E", 1, true) and not fields[name] then
+    local shared = name == "moe_shared_expert_intermediate_size"
+    local needed = not (shared and fields.n_shared_experts == 0)
+    if pattern:find("E", 1, true) and needed and not fields[name] then
       return name .. ": missing, and the pattern has blocks of experts (E); write " .. name
         .. " = " .. value
     end
@@ -239,6 +241,7 @@ return model {
     mlp_hidden_act = "relu2", mamba_hidden_act = "silu",
     use_bias = false, mlp_bias = false, attention_bias = false, mamba_proj_bias = false,
     attention_dropout = 0, hidden_dropout = 0,
+    n_shared_experts = { 0, 1 }, -- their joint width is moe_shared_expert_intermediate_size
     time_step_min = 0.001, time_step_max = 0.1, time_step_floor = 1e-4,
   },
   config = config,

@@ -282,7 +282,8 @@ int mpt_model_from_config(lua_State *L) {
     if (n == 2)
         change_fields(L, 2, n + 1);
     push_model(L, n + 1, file.where, file.path);
-    mpt_model_size_own(L, n + 2, n + 1, &(mpt_size_source){file.where, file.path});
+    mpt_model_size_own(L, n + 2, n + 1,
+                       &(mpt_size_source){file.where, file.path, n == 2 ? 2 : 0});
     mpt_model_wrap(L, n + 2, MPT_MODEL_CUSTOM, file.where);
     snprintf(prefix, sizeof prefix, "%s: ", file.path);
     mpt_model_check_size(L, n + 3, prefix);

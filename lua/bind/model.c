@@ -57,24 +57,49 @@ static void check_part(lua_State *L, int model, const char *name, bool table) {
     lua_pop(L, 1);
 }
 
+/* Refuses a part that no model can do without; what stands there is on the top. */
+static void fail_part(lua_State *L, int model, const char *name, const char *hint) {
+    if (lua_isnil(L, -1))
+        MPT_SANDBOX_FAIL(L, mpt_lua_value_at(L, model)->where, hint, "model.%s: missing", name);
+    lua_pushstring(L, name);
+    MPT_SANDBOX_FAIL(L, mpt_lua_value_where(L, model, -1), hint, "model.%s: cannot be %s", name,
+                     mpt_lua_describe(L, -2));
+}
+
+/* Refuses a named size that is no table; the value of all of them is on the top. */
+static void check_sizes(lua_State *L) {
+    int sizes = lua_gettop(L);
+    mpt_model_refuse_positions(L, "model.sizes");
+    mpt_lua_value_fields(L, sizes);
+    mpt_library_sorted_keys(L, sizes + 1);
+    for (lua_Integer i = 1; lua_rawgeti(L, sizes + 2, i) != LUA_TNIL; i++) {
+        const char *name = lua_tostring(L, -1); /* stays alive in the table */
+        mpt_lua_value_get(L, sizes, name);
+        if (!mpt_lua_value_of_kind(L, -1, MPT_LUA_TABLE))
+            MPT_SANDBOX_FAIL(L, mpt_lua_value_where(L, sizes, sizes + 3),
+                             "give a table of fields", "model.sizes.%s: cannot be %s", name,
+                             mpt_lua_describe(L, -1));
+        lua_settop(L, sizes + 2);
+    }
+    lua_settop(L, sizes);
+}
+
 /* Its line is the model file's. */
 void mpt_model_check(lua_State *L, int model) {
     static const char *const known[] = {"name",   "sizes",    "graph", "root",
                                         "prefix", "defaults", "only",  "config"};
     const mpt_lua_value *value = mpt_lua_value_at(L, model);
     if (mpt_lua_value_get(L, model, "name") != LUA_TSTRING)
-        MPT_SANDBOX_FAIL(L, value->where, "write name = \"gpt2\"", "model.name: missing");
+        fail_part(L, model, "name", "write name = \"gpt2\"");
     if (!mpt_lua_is_plain(L, -1))
         MPT_SANDBOX_FAIL(L, value->where, "write one line of plain text",
                          "model.name: the text has a control character");
     mpt_lua_value_get(L, model, "sizes");
     if (!mpt_lua_value_of_kind(L, -1, MPT_LUA_TABLE))
-        MPT_SANDBOX_FAIL(L, value->where, "write sizes = { tiny = { ... } }",
-                         "model.sizes: missing");
-    mpt_model_refuse_positions(L, "model.sizes");
+        fail_part(L, model, "sizes", "write sizes = { tiny = { ... } }");
+    check_sizes(L);
     if (mpt_lua_value_get(L, model, "graph") != LUA_TFUNCTION)
-        MPT_SANDBOX_FAIL(L, value->where, "write graph = function(nn, size) ... end",
-                         "model.graph: missing");
+        fail_part(L, model, "graph", "write graph = function(nn, size) ... end");
     lua_pop(L, 3);
     check_prefix(L, model);
     check_part(L, model, "defaults", true);
@@ -144,6 +169,8 @@ static void push_named_size(lua_State *L, int model, mpt_where where) {
         const char *nearest = mpt_nearest(wanted, names, n);
         if (nearest)
             snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
+        else if (n == 0)
+            snprintf(hint, sizeof hint, "it names none: give a table of fields");
         else
             snprintf(hint, sizeof hint, "it has %s, or a table of its own", text);
         MPT_SANDBOX_FAIL(L, where, hint, "%s: no size '%s'", mpt_model_name(L, model), wanted);
@@ -173,12 +200,25 @@ int mpt_model_call(lua_State *L) {
     if (type == LUA_TSTRING)
         push_named_size(L, 1, where);
     else if (type == LUA_TTABLE)
-        mpt_model_size_own(L, 1, 2, &(mpt_size_source){where, NULL});
+        mpt_model_size_own(L, 1, 2, &(mpt_size_source){.where = where});
     else
         MPT_SANDBOX_FAIL(L, where, "write model = gpt2 \"124m\"",
                          "%s: takes one size, a name or a table", mpt_model_name(L, 1));
     mpt_model_wrap(L, 1, type == LUA_TSTRING ? lua_tostring(L, 2) : MPT_MODEL_CUSTOM, where);
     return 1;
+}
+
+void mpt_model_derive(lua_State *L, int base, int changes, mpt_where where) {
+    luaL_checkstack(L, 32, "tables nest too deep");
+    mpt_lua_value_get(L, base, "model");
+    int model = lua_gettop(L);
+    mpt_lua_value_get(L, base, "size");
+    mpt_lua_value_merge(L, model + 1, changes, where);
+    mpt_lua_value_fields(L, model + 2);
+    mpt_model_size_own(L, model, model + 3, &(mpt_size_source){.where = where});
+    mpt_model_wrap(L, model, MPT_MODEL_CUSTOM, where);
+    lua_replace(L, model);
+    lua_settop(L, model);
 }
 
 /* ---- into the recipe ---- */
@@ -213,8 +253,10 @@ void mpt_model_put(lua_State *L, mpt_recipe *recipe, int value, int key, bool pr
         mpt_where where = mpt_lua_value_where(L, value, key);
         if (model && model->kind == MPT_LUA_MODEL) {
             mpt_model_check(L, at);
-            (void)size_names(L, at, names, text, sizeof text);
-            snprintf(hint, sizeof hint, "name its size, one of %s", text);
+            if (size_names(L, at, names, text, sizeof text) > 0)
+                snprintf(hint, sizeof hint, "name its size, one of %s", text);
+            else
+                snprintf(hint, sizeof hint, "give its size, a table of fields");
         }
         mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "%s: cannot be %s", field,
                                      mpt_lua_describe(L, at));

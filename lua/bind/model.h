@@ -32,6 +32,10 @@ const char *mpt_model_name(lua_State *L, int model);
  */
 void mpt_model_refuse_positions(lua_State *L, const char *path);
 
+/* Pushes the model with its size at `base`, fields of the size changed by those of the value at
+ * `changes`, which are checked as those of a table of its own. Raises. */
+void mpt_model_derive(lua_State *L, int base, int changes, mpt_where where);
+
 /* Replaces the size (a TABLE value) on the top by what a recipe uses: the model at `model` with
  * this size. Raises. */
 void mpt_model_wrap(lua_State *L, int model, const char *size_name, mpt_where where);
@@ -42,6 +46,7 @@ void mpt_model_wrap(lua_State *L, int model, const char *size_name, mpt_where wh
 typedef struct mpt_size_source {
     mpt_where where;  /* of the call */
     const char *file; /* a config.json, whose other fields are left aside; NULL: the recipe */
+    int changes;      /* with a file: the recipe's own fields, a plain table; 0: none */
 } mpt_size_source;
 
 /* Pushes the TABLE value of a size given as a plain table at `table`: other spellings

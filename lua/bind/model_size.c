@@ -255,7 +255,7 @@ static void refuse_unknown(lua_State *L, const size_maker *m) {
     if (nearest)
         snprintf(hint, sizeof hint, "did you mean '%s'?", nearest);
     lua_settop(L, at);
-    fail_size(L, m, true, hint, "no size field '%s'", key);
+    fail_size(L, m, true, hint, "no size field '%s'%s", key, m->from->file ? " to change" : "");
 }
 
 static bool is_known(lua_State *L, const size_maker *m) {
@@ -294,11 +294,27 @@ static void rewrite(lua_State *L, const size_maker *m) {
         lua_call(L, 2, 1);
         if (lua_type(L, -1) == LUA_TSTRING)
             fail_size(L, m, false, "", "%s", lua_tostring(L, -1));
+        if (!lua_isnil(L, -1) && !lua_rawequal(L, -1, m->fields))
+            fail_size(L, m, false, "return a text that says why, or nothing",
+                      "config: the model's function cannot return %s", mpt_lua_describe(L, -1));
     }
     lua_settop(L, top);
 }
 
-/* A file has much that no model asks for. */
+/* Whether the recipe itself says the field on the top, beside the file. A model_type chose the
+ * model. */
+static bool is_change(lua_State *L, const size_maker *m) {
+    bool type =
+        lua_type(L, -1) == LUA_TSTRING && strcmp(lua_tostring(L, -1), "model_type") == 0;
+    if (!m->from->changes || type)
+        return false;
+    lua_pushvalue(L, -1);
+    bool is = lua_rawget(L, m->from->changes) != LUA_TNIL;
+    lua_pop(L, 1);
+    return is;
+}
+
+/* A file has much that no model asks for; what the recipe says beside it is asked for. */
 static void drop_unknown(lua_State *L, const size_maker *m) {
     int top = lua_gettop(L);
     mpt_library_sorted_keys(L, m->fields);
@@ -306,6 +322,11 @@ static void drop_unknown(lua_State *L, const size_maker *m) {
         lua_pushvalue(L, -1);
         bool held = lua_type(L, -1) == LUA_TSTRING && lua_rawget(L, m->only) != LUA_TNIL;
         lua_settop(L, top + 2);
+        bool change = is_change(L, m);
+        if (change && lua_type(L, -1) != LUA_TSTRING)
+            held = true; /* left for mpt_model_refuse_positions */
+        else if (change && !held && !is_known(L, m))
+            refuse_unknown(L, m);
         if (!held && !is_known(L, m)) {
             lua_pushnil(L);
             lua_rawset(L, m->fields);

@@ -48,7 +48,8 @@ static const nn_word words[] = {
 typedef enum key_type {
     INT64,
     INT32,
-    FLOAT,
+    FLOAT, /* above 0: a 0 given to the builder would mean the default */
+    SHARE, /* from 0 to 1 */
     BOOL,
     INIT,
     BIAS_INIT,
@@ -117,45 +118,56 @@ static void fail_call(lua_State *L, const nn_call *call, const char *key, const 
     fail_at_path(L, call, key, NULL, hint, fmt, what);
 }
 
+/* What stands on the top, with its value where it is a number or a short text. */
+static void show(lua_State *L, char *out, size_t size) {
+    int type = lua_type(L, -1);
+    if (type == LUA_TNUMBER && isnan(lua_tonumber(L, -1)))
+        snprintf(out, size, "NaN"); /* whose sign printf would show */
+    else if (type == LUA_TNUMBER)
+        snprintf(out, size, "%.14g", lua_tonumber(L, -1));
+    else if (type == LUA_TSTRING && lua_rawlen(L, -1) < 48 && mpt_lua_is_plain(L, -1))
+        snprintf(out, size, "'%s'", lua_tostring(L, -1));
+    else
+        snprintf(out, size, "%s", mpt_lua_describe(L, -1));
+}
+
+/* Refuses the value on the top: a field, or `inner` of the table there (or NULL). */
+static void fail_inner(lua_State *L, const nn_call *call, const char *key, const char *inner,
+                       const char *expected) {
+    char shown[64];
+    show(L, shown, sizeof shown);
+    fail_at_path(L, call, key, inner, expected, "cannot be %s", shown);
+}
+
 static void fail_key(lua_State *L, const nn_call *call, const char *key, const char *expected) {
-    fail_call(L, call, key, expected, "cannot be %s", mpt_lua_describe(L, -1));
+    fail_inner(L, call, key, NULL, expected);
 }
 
 /* ---- reading one field; its value is on the top ---- */
 
-static bool is_real(const nn_key *key) {
-    return key->type == FLOAT || key->type == SIGNED;
-}
-
-static void fail_number(lua_State *L, const nn_call *call, const nn_key *key, double number) {
-    char shown[32] = "NaN"; /* whose sign printf would show */
-    if (!isnan(number))
-        snprintf(shown, sizeof shown, "%.14g", number);
-    fail_call(L, call, key->name,
-              key->type == SIGNED  ? "give a number"
-              : key->type == FLOAT ? "give a number that is not negative"
-                                   : "give a whole number from 0 to 2147483647",
-              "cannot be %s", shown);
+/* What a number can be, by the type of its row. */
+static const char *range_of(const nn_key *key) {
+    return key->type == SIGNED  ? "give a number other than 0, in the range of FP32"
+           : key->type == FLOAT ? "give a number above 0, in the range of FP32"
+           : key->type == SHARE ? "give a number from 0 to 1"
+                                : "give a whole number from 1 to 2147483647";
 }
 
 static void read_number(lua_State *L, nn_call *call, const nn_key *key) {
     char *member = (char *)&call->args + key->offset;
     int whole = 0;
     lua_Integer n = lua_tointegerx(L, -1, &whole);
-    double number = lua_tonumber(L, -1);
-    bool fits = lua_type(L, -1) == LUA_TNUMBER && isfinite((float)number);
-    fits = fits && (number >= 0 || key->type == SIGNED);
-    if (!is_real(key))
-        fits = fits && whole && n <= INT32_MAX;
-    if (!fits && lua_type(L, -1) == LUA_TNUMBER)
-        fail_number(L, call, key, number);
-    if (!fits)
-        fail_key(L, call, key->name,
-                 key->type == SIGNED ? "give a number" : "give a number that is not negative");
+    float real = (float)lua_tonumber(L, -1);
+    bool is_real = key->type == FLOAT || key->type == SIGNED || key->type == SHARE;
+    bool fits = key->type == SIGNED  ? isfinite(real) && real != 0
+                : key->type == FLOAT ? isfinite(real) && real > 0
+                : key->type == SHARE ? lua_tonumber(L, -1) >= 0 && lua_tonumber(L, -1) <= 1
+                                     : whole && n >= 1 && n <= INT32_MAX;
+    if (lua_type(L, -1) != LUA_TNUMBER || !fits)
+        fail_key(L, call, key->name, range_of(key));
     int32_t narrow = (int32_t)n;
-    float real = (float)number;
     int64_t wide = n;
-    if (is_real(key))
+    if (is_real)
         memcpy(member, &real, sizeof real);
     else if (key->type == INT32)
         memcpy(member, &narrow, sizeof narrow);
@@ -193,8 +205,12 @@ static void read_init(lua_State *L, nn_call *call, const nn_key *key) {
         if (normal == uniform)
             fail_call(L, call, key->name, hint, "%s", "no such initial values");
         init.kind = normal ? MPT_INIT_NORMAL : MPT_INIT_UNIFORM;
-        init.a = (float)lua_tonumber(L, normal ? -2 : -1);
-        lua_pop(L, 2);
+        lua_pushvalue(L, normal ? -2 : -1);
+        init.a = (float)lua_tonumber(L, -1);
+        if (!(init.a >= 0 && isfinite(init.a)) || lua_tonumber(L, -1) < 0)
+            fail_inner(L, call, key->name, normal ? "normal" : "uniform",
+                       "give a number that is not negative, in the range of FP32");
+        lua_pop(L, 3);
     }
     *(mpt_init *)(void *)((char *)&call->args + key->offset) = init;
     if (key->type == INIT)
@@ -212,8 +228,13 @@ static void read_choice(lua_State *L, const nn_call *call, const nn_key *key, co
     const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
     snprintf(hint, sizeof hint, "give \"%s\" or \"%s\"", first, second);
     *out = strcmp(text, second) == 0;
-    if (!*out && strcmp(text, first) != 0)
-        fail_key(L, call, key->name, hint);
+    if (*out || strcmp(text, first) == 0)
+        return;
+    char shown[96];
+    snprintf(shown, sizeof shown, "%s '%s'", key->name, text);
+    if (*text && strlen(text) < 48 && mpt_lua_is_plain(L, -1))
+        fail_call(L, call, key->name, hint, "no %s", shown);
+    fail_key(L, call, key->name, hint);
 }
 
 /* Refuses an entry with a name in the list on the top. */
@@ -237,7 +258,8 @@ static void read_parts(lua_State *L, nn_call *call, const nn_key *key) {
         else if (key->type == SIZES && type == LUA_TNUMBER && whole && size > 0)
             call->args.attrs.sizes[i] = size;
         else
-            fail_key(L, call, key->name, key->type == PARTS ? "give names" : "give widths");
+            fail_key(L, call, key->name,
+                     key->type == PARTS ? "give names" : "give widths above 0");
         lua_pop(L, 1);
     }
     if (key->type == PARTS)
@@ -284,9 +306,10 @@ static void read_rope_field(lua_State *L, const nn_call *call, mpt_rope *rope,
     for (size_t i = 0; i < MPT_COUNT(numbers); i++) {
         if (strcmp(numbers[i].name, name) != 0)
             continue;
-        if (!(x > 0 && x <= (numbers[i].real ? (double)FLT_MAX : (double)INT32_MAX)))
-            fail_at_path(L, call, "scaling", name, "give a number above 0", "cannot be %s",
-                         mpt_lua_describe(L, -1));
+        if (numbers[i].real && !((float)x > 0 && x <= (double)FLT_MAX))
+            fail_inner(L, call, "scaling", name, "give a number above 0, in the range of FP32");
+        if (!numbers[i].real && !(x >= 1 && x <= INT32_MAX && floor(x) == x))
+            fail_inner(L, call, "scaling", name, "give a whole number from 1 to 2147483647");
         if (numbers[i].real)
             *numbers[i].real = (float)x;
         else
@@ -294,6 +317,20 @@ static void read_rope_field(lua_State *L, const nn_call *call, mpt_rope *rope,
         return;
     }
     fail_at_path(L, call, "scaling", name, rope_hint, "no field '%s'", name);
+}
+
+/* What the kind of rope asks for must be there. */
+static void require_rope_fields(lua_State *L, const nn_call *call, const mpt_rope *rope) {
+    bool llama3 = rope->scaling == MPT_ROPE_LLAMA3;
+    const char *name = rope->scaling == MPT_ROPE_DEFAULT       ? NULL
+                       : rope->factor == 0                     ? "factor"
+                       : llama3 && rope->low_freq_factor == 0  ? "low_freq_factor"
+                       : llama3 && rope->high_freq_factor == 0 ? "high_freq_factor"
+                       : llama3 && rope->original_positions == 0
+                           ? "original_max_position_embeddings"
+                           : NULL;
+    if (name)
+        fail_call(L, call, "scaling", rope_hint, "%s is missing", name);
 }
 
 /* A table written here, or one of the model's size. Theta is read after it: names are sorted.
@@ -314,6 +351,7 @@ static void read_rope(lua_State *L, nn_call *call, const nn_key *key) {
         read_rope_field(L, call, &call->args.attrs.rope, lua_tostring(L, -2));
         lua_settop(L, names);
     }
+    require_rope_fields(L, call, &call->args.attrs.rope);
     if (call->args.attrs.rope.factor > 0 && call->args.attrs.rope.scaling == MPT_ROPE_DEFAULT)
         fail_call(L, call, key->name, rope_hint, "%s", "a factor without its rope_type");
 }
@@ -323,6 +361,7 @@ static void read_key(lua_State *L, nn_call *call, const nn_key *key) {
     case INT64:
     case INT32:
     case FLOAT:
+    case SHARE:
     case SIGNED:
         read_number(L, call, key);
         break;
@@ -414,6 +453,37 @@ static const char *key_text(lua_State *L) {
     return luaL_tolstring(L, -1, NULL);
 }
 
+/* Whether a layer takes its width from elsewhere: the weight it is tied to, the vocabulary. */
+static bool has_own_width(const nn_call *call) {
+    return !call->args.tied && !call->args.head;
+}
+
+/* Refuses a call without what its word needs; the builder would speak of 0. */
+static void require_keys(lua_State *L, const nn_call *call) {
+    static const char *const required[][2] = {
+        {"linear", "out"},      {"embedding", "out"},  {"attention", "heads"},
+        {"conv1d", "kernel"},   {"ssm_scan", "heads"}, {"ssm_scan", "head_dim"},
+        {"ssm_scan", "groups"}, {"ssm_scan", "state"}, {"scale", "factor"},
+        {"split", "sizes"},     {"moe", "experts"},    {"moe", "top_k"},
+        {"moe", "hidden"},
+    };
+    for (size_t i = 0; i < MPT_COUNT(required); i++) {
+        char hint[64];
+        const char *key = required[i][1];
+        if (strcmp(required[i][0], call->word->name) != 0 ||
+            (strcmp(key, "out") == 0 && !has_own_width(call)))
+            continue;
+        lua_pushstring(L, key);
+        if (lua_rawget(L, 1) == LUA_TNIL) {
+            snprintf(hint, sizeof hint, "write %s = ...", key);
+            fail_call(L, call, NULL, hint, "%s is missing", key);
+        }
+        lua_pop(L, 1);
+    }
+    if (call->args.has_bias_init && !call->args.bias)
+        fail_call(L, call, "bias_init", "say bias = true", "%s", "there is no bias to begin");
+}
+
 static void read_call(lua_State *L, nn_call *call) {
     lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
     for (lua_Integer i = 1; i <= n; i++) {
@@ -433,6 +503,7 @@ static void read_call(lua_State *L, nn_call *call) {
         lua_settop(L, 2);
     }
     lua_settop(L, 1);
+    require_keys(L, call);
 }
 
 static void push_tensor(lua_State *L, mpt_value_id id) {

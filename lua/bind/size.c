@@ -43,8 +43,24 @@ static void learn(lua_State *L, size_field *field) {
         field->kind = numbers ? NUMBER : ANY;
 }
 
-/* What the named sizes in the table at `sizes` and the defaults (a value, or nil) say of a
- * field. */
+/* Adds the values of a field in the model's `only` at `only` (a value, or nil); alone they say
+ * nothing of its kind. */
+static void learn_only(lua_State *L, int only, const char *name, size_field *field) {
+    int top = lua_gettop(L);
+    if (lua_isnil(L, only) || field->kind != INTEGER)
+        return;
+    mpt_lua_value_get(L, only, name);
+    for (lua_Integer i = 1; mpt_lua_value_of_kind(L, top + 1, MPT_LUA_TABLE); i++) {
+        if (mpt_lua_value_geti(L, top + 1, i) == LUA_TNIL)
+            break;
+        learn(L, field);
+        lua_settop(L, top + 1);
+    }
+    lua_settop(L, top);
+}
+
+/* What the named sizes in the table at `sizes`, the defaults and `only` (values, or nil) say of
+ * a field. */
 static size_field learn_field(lua_State *L, int sizes, int defaults, const char *name) {
     size_field field = {UNKNOWN, 1};
     if (!lua_isnil(L, defaults)) {
@@ -59,6 +75,7 @@ static size_field learn_field(lua_State *L, int sizes, int defaults, const char 
             learn(L, &field);
         lua_pop(L, 1);
     }
+    learn_only(L, defaults + 1, name, &field);
     return field;
 }
 
@@ -114,15 +131,16 @@ static void fail_size(lua_State *L, int size, int key, const char *path,
 
 void mpt_model_check_size(lua_State *L, int model_size, const char *path) {
     int top = lua_gettop(L), size = top + 1, sizes = top + 4, defaults = top + 5,
-        keys = top + 7;
+        keys = top + 8;
     luaL_checkstack(L, 16, "tables nest too deep");
     mpt_lua_value_get(L, model_size, "size");
     mpt_lua_value_get(L, model_size, "model");
     mpt_lua_value_get(L, top + 2, "sizes");
     mpt_lua_value_fields(L, top + 3);
     mpt_lua_value_get(L, top + 2, "defaults");
+    mpt_lua_value_get(L, top + 2, "only"); /* behind the defaults, where learn_field has it */
     mpt_lua_value_fields(L, size);
-    mpt_library_sorted_keys(L, top + 6);
+    mpt_library_sorted_keys(L, top + 7);
     for (lua_Integer i = 1; lua_rawgeti(L, keys, i) == LUA_TSTRING; i++) {
         size_field field = learn_field(L, sizes, defaults, lua_tostring(L, keys + 1));
         mpt_lua_value_get(L, size, lua_tostring(L, keys + 1));

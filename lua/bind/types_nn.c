@@ -40,6 +40,7 @@ static const char *key_type(const char *read) {
         {"INT32", "integer"},
         {"BOOL", "boolean"},
         {"FLOAT", "number"},
+        {"SHARE", "number"},
         {"TIED", "string"},
         {"LAYOUT", "\"conv1d\""},
         {"PARTS", "string[]"},

@@ -136,7 +136,10 @@ static int derive(lua_State *L) {
     mpt_where where = mpt_sandbox_where(L, 1);
     check_derive(L, where);
     mpt_lua_value_new(L, MPT_LUA_TABLE, "derive", where, 2);
-    mpt_lua_value_merge(L, 1, -1, where);
+    if (mpt_lua_value_of_kind(L, 1, MPT_LUA_MODEL_SIZE))
+        mpt_model_derive(L, 1, 3, where);
+    else
+        mpt_lua_value_merge(L, 1, -1, where);
     return 1;
 }
 

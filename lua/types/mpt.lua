@@ -396,7 +396,7 @@
 ---@field score? "sigmoid"|"softmax" what weighs experts: `"sigmoid"` or `"softmax"` of the router's logits; default sigmoid
 ---@field normalize? boolean whether the weights of a token's experts sum up to 1, before scale; default false
 ---@field top_groups? integer groups that a token may choose from, the best by the sum of their two best scores; default all
----@field balance? number how far the bias moves after each applied step, up where an expert got fewer tokens than the mean; needs bias = true; default 0
+---@field balance? number how far the bias moves after each applied step, up where an expert got fewer tokens than the mean; needs bias = true; from 0 to 1, default 0
 ---@field align? integer the rows of an expert fill a multiple of this, so that blocks and rotations along tokens stay inside an expert; default 32
 ---@field down_init? mpt.init initial weight of down_proj, as `init`; default init
 

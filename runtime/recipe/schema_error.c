@@ -191,6 +191,19 @@ static const char *dot(const char *path) {
     return *path ? "." : "";
 }
 
+/* Why an operation has no word in precision.ops. */
+static const char *op_hint(const mpt_ops_row *op) {
+    static const char *const moves[] = {"split", "concat", "moe_dispatch"};
+    if (strcmp(op->op, "linear") == 0)
+        return "rules say it: rule { \"linear\", use = bf16 }";
+    for (size_t i = 0; i < MPT_COUNT(moves); i++)
+        if (strcmp(op->op, moves[i]) == 0)
+            return "it moves numbers and keeps their format";
+    return op->class == MPT_OPS_CLASS_LOW    ? "it puts out precision.base"
+           : op->class == MPT_OPS_CLASS_FP32 ? "it always puts out fp32"
+                                             : "it always puts out the format of its input";
+}
+
 mpt_status mpt_schema_fail_unknown(mpt_ctx *ctx, const mpt_record *record, const char *path,
                                    const char *name, mpt_where where) {
     const char *names[MAX_NAMES];
@@ -203,10 +216,8 @@ mpt_status mpt_schema_fail_unknown(mpt_ctx *ctx, const mpt_record *record, const
     const char *near = mpt_nearest(name, names, n);
     const mpt_ops_row *op = record == &mpt_record_ops ? mpt_ops_find(name) : NULL;
     list_names(list, names, n);
-    if (op && op->class == MPT_OPS_CLASS_LOW)
-        mpt_hint(ctx, "rules say it: rule { \"linear\", use = bf16 }");
-    else if (op)
-        mpt_hint(ctx, "it moves numbers and keeps their format");
+    if (op)
+        mpt_hint(ctx, "%s", op_hint(op));
     else if (near)
         mpt_hint(ctx, "did you mean '%s'?", near);
     else if (n <= 1)

@@ -89,7 +89,53 @@ static void compare(const char *a, const char *b, bool same) {
     "\"model_type\": \"llama\", \"hidden_size\": 32, \"intermediate_size\": 80, "              \
     "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
 
+#define EXPERTS                                                                                \
+    "\"model_type\": \"deepseek_v3\", \"hidden_size\": 32, \"intermediate_size\": 64, "        \
+    "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "       \
+    "\"n_routed_experts\": 8, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32, "
+
 /* ---- what is read ---- */
+
+/* Widths of a model derived from one with its size. */
+static void test_derive_when_the_base_is_a_model_then_its_size_is_changed(void **state) {
+    (void)state;
+    compare("derive(require 'models.llama' 'tiny', { hidden_size = 64 })",
+            "require 'models.llama' { hidden_size = 64, intermediate_size = 64,"
+            "num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2 }",
+            true);
+    compare("derive(require 'models.gpt2' 'tiny', { n_layer = 3 })",
+            "require 'models.gpt2' { n_layer = 3, n_embd = 32, n_head = 4, n_positions = 64 }",
+            true);
+    compare("derive(require 'models.llama' '1b', { rope_scaling = { factor = 8.0 } })",
+            "derive(require 'models.llama' '1b', { rope_scaling = replace { factor = 8.0,"
+            "rope_type = 'llama3', low_freq_factor = 1.0, high_freq_factor = 4.0,"
+            "original_max_position_embeddings = 8192 } })",
+            true);
+    compare(
+        "derive(derive(require 'models.nemotron_h' '8b_proxy', { n_groups = 4 }),"
+        "{ hidden_size = 32 })",
+        "derive(require 'models.nemotron_h' '8b_proxy', { hidden_size = 32, n_groups = 4 })",
+        true);
+    compare("derive(model.from_config '" MPT_TESTS_DIR "/oracle/llama', { hidden_size = 64 })",
+            "model.from_config('" MPT_TESTS_DIR "/oracle/llama', { hidden_size = 64 })", true);
+}
+
+static void test_derive_when_a_model_has_no_such_field_then_it_is_refused(void **state) {
+    (void)state;
+    mpt_lua_refuse("return recipe { model = derive(require 'models.llama' 'tiny',\n"
+                   "{ hidden_sise = 64 }) }",
+                   "r.lua:2: llama: no size field 'hidden_sise'; did you mean 'hidden_size'?");
+    mpt_lua_refuse("return recipe { model = derive(require 'models.llama' 'tiny', { 3 }) }",
+                   "r.lua:1: llama: a number stands here without a name; give it a name: name "
+                   "= value");
+    mpt_lua_refuse("return recipe { model = derive(require 'models.llama' 'tiny',\n"
+                   "{ hidden_size = 'x' }) }",
+                   "r.lua:2: model.hidden_size: cannot be 'x'; give an integer of at least 1");
+    mpt_lua_refuse("return recipe { model = derive(require 'models.llama' 'tiny',\n"
+                   "{ hidden_act = 'gelu' }) }",
+                   "r.lua:2: llama: hidden_act: cannot be \"gelu\"; llama computes with "
+                   "\"silu\" only");
+}
 
 static void test_config_when_gpt2_then_it_is_the_table_of_its_fields(void **state) {
     (void)state;
@@ -204,6 +250,67 @@ static void test_config_when_changes_are_given_then_they_win(void **state) {
             true);
 }
 
+/* A change must be a field of the model or another spelling of one; a file's are left aside. */
+static void test_config_when_a_change_is_misspelt_then_it_is_refused(void **state) {
+    (void)state;
+    static const char *const changes[][2] = {
+        {"n_laier = 3", "no size field 'n_laier' to change; did you mean 'n_layer'?"},
+        {"wholly_other = 3", "no size field 'wholly_other' to change"},
+        {"3", "a number stands here without a name"},
+        {"n_layer = 'x'", "n_layer: cannot be 'x'; give an integer of at least 1"},
+    };
+    write_config("c.json", "{" GPT2_WHOLE ", \"wholly_other\": 2, \"n_laier\": 5}");
+    for (size_t i = 0; i < MPT_COUNT(changes); i++) {
+        char expression[256];
+        mpt_ctx *ctx = mpt_test_ctx();
+        mpt_recipe *recipe = NULL;
+        snprintf(expression, sizeof expression, "model.from_config('%s/c.json', { %s })",
+                 folder, changes[i][0]);
+        assert_int_equal(load(ctx, expression, &recipe), MPT_INVALID);
+        if (!strstr(mpt_ctx_error(ctx)->message, changes[i][1]))
+            fail_msg("%s: %s", changes[i][0], mpt_ctx_error(ctx)->message);
+        mpt_lua_finish(ctx, recipe);
+    }
+    compare("model.from_config('" MPT_TESTS_DIR "/oracle/llama', { model_type = 'llama' })",
+            "model.from_config '" MPT_TESTS_DIR "/oracle/llama'", true);
+}
+
+static void test_config_when_deepseek_v3_then_rope_and_counts_of_0_are_read(void **state) {
+    (void)state;
+    mpt_ctx *ctx = mpt_test_ctx();
+    mpt_recipe *recipe = load_file(
+        ctx, "{" EXPERTS "\"n_shared_experts\": 0, \"first_k_dense_replace\": 0, "
+             "\"max_position_embeddings\": 64, "
+             "\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 500000}}");
+    assert_non_null(strstr(recipe->model.fields, "model.n_shared_experts = 0\n"));
+    assert_non_null(strstr(recipe->model.fields, "rope_theta = 500000"));
+    mpt_graph *graph = NULL;
+    assert_mpt_ok(ctx, mpt_graph_create(ctx, 1, 16, 96, &graph));
+    mpt_nn nn = {.graph = graph, .prefix = "", .block = -1};
+    assert_mpt_ok(ctx, recipe->source.build(recipe->source.ud, &nn, false));
+    int turned = 0;
+    for (int i = 0; i < graph->n_nodes; i++) {
+        if (graph->nodes[i].op != MPT_OP_rope)
+            continue;
+        assert_true(graph->nodes[i].attrs.rope.theta == 500000.0f);
+        turned++;
+    }
+    assert_int_equal(turned, 4);
+    mpt_graph_destroy(graph);
+    mpt_lua_finish(ctx, recipe);
+    ctx = mpt_test_ctx();
+    recipe = load_file(ctx, "{" HYBRID "\"hybrid_override_pattern\": \"ME\", "
+                            "\"n_shared_experts\": 0, \"n_routed_experts\": 4, "
+                            "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32}");
+    assert_non_null(strstr(recipe->model.fields, "model.n_shared_experts = 0\n"));
+    mpt_lua_finish(ctx, recipe);
+    compare("model.from_config('" MPT_TESTS_DIR "/oracle/llama',"
+            "{ rope_parameters = false, rope_theta = 10000.0 })",
+            "derive(model.from_config('" MPT_TESTS_DIR "/oracle/llama',"
+            "{ rope_parameters = false }), { rope_theta = 10000.0 })",
+            true);
+}
+
 static void test_config_when_beside_the_recipe_then_it_is_found(void **state) {
     (void)state;
     char path[128];
@@ -298,6 +405,8 @@ test_config_when_a_field_would_change_the_computation_then_it_is_refused(void **
         {"\"sliding_window\": 16, \"max_position_embeddings\": 64",
          "sliding_window: cannot be 16: attention sees all tokens before here"},
         {"\"moe_latent_size\": 16", "moe_latent_size: cannot be 16"},
+        {"\"n_shared_experts\": 2",
+         "n_shared_experts: cannot be 2; nemotron_h computes with 0 or 1 only"},
     };
     char text[1024], message[512];
     for (size_t i = 0; i < MPT_COUNT(gpt2); i++) {
@@ -309,6 +418,46 @@ test_config_when_a_field_would_change_the_computation_then_it_is_refused(void **
         snprintf(text, sizeof text, "{" HYBRID "\"hybrid_override_pattern\": \"M-\", %s}",
                  hybrid[i][0]);
         snprintf(message, sizeof message, ": %s", hybrid[i][1]);
+        refuse_file(text, message);
+    }
+}
+
+static void test_config_when_rope_or_windows_are_not_computed_then_refused(void **state) {
+    (void)state;
+    static const char *const llama[][2] = {
+        {"\"partial_rotary_factor\": 0.5", "partial_rotary_factor: cannot be 0.5"},
+        {"\"rope_interleaved\": true", "rope_interleaved: cannot be true"},
+        {"\"logit_softcapping\": 30.0", "logit_softcapping: cannot be 30"},
+        {"\"final_logit_softcapping\": 30.0", "final_logit_softcapping: cannot be 30"},
+        {"\"attn_logit_softcapping\": 50.0", "attn_logit_softcapping: cannot be 50"},
+        {"\"num_local_experts\": 8", "num_local_experts: cannot be 8"},
+        {"\"sliding_window\": 16, \"max_position_embeddings\": 64",
+         "sliding_window: cannot be 16: attention sees all tokens before here"},
+        {"\"sliding_window\": 16, \"layer_types\": [\"full_attention\", "
+         "\"sliding_attention\"]",
+         "layer_types[2]: cannot be \"sliding_attention\": attention sees all tokens"},
+        {"\"rope_theta\": 500, \"rope_parameters\": {\"rope_theta\": 10000}",
+         "rope_theta: cannot be 500: the table of rope says 10000; give one of them"},
+    };
+    static const char *const deepseek[][2] = {
+        {"\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 40}",
+         "rope_type: cannot be \"yarn\"; deepseek_moe computes with"},
+        {"\"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": 500000}",
+         "rope_type: cannot be \"yarn\"; deepseek_moe computes with"},
+        {"\"rope_theta\": 500, \"rope_scaling\": {\"rope_theta\": 10000}",
+         "rope_theta: cannot be 500: the table of rope says 10000; give one of them"},
+        {"\"partial_rotary_factor\": 0.5", "partial_rotary_factor: cannot be 0.5"},
+        {"\"kv_lora_rank\": 512", "kv_lora_rank: cannot be 512"},
+    };
+    char text[1024], message[512];
+    for (size_t i = 0; i < MPT_COUNT(llama); i++) {
+        snprintf(text, sizeof text, "{" LLAMA "%s}", llama[i][0]);
+        snprintf(message, sizeof message, ": %s", llama[i][1]);
+        refuse_file(text, message);
+    }
+    for (size_t i = 0; i < MPT_COUNT(deepseek); i++) {
+        snprintf(text, sizeof text, "{" EXPERTS "%s}", deepseek[i][0]);
+        snprintf(message, sizeof message, ": %s", deepseek[i][1]);
         refuse_file(text, message);
     }
 }
@@ -343,6 +492,40 @@ static void test_model_when_its_parts_are_no_tables_then_they_are_refused(void *
                    "config = {} }\nreturn recipe { model = m 'a' }",
                    "r.lua:2: model.config: cannot be a table; write config = function(fields) "
                    "... end");
+    mpt_lua_refuse("local m = model { name = 'm', sizes = { a = { w = 1 } }, graph = print,\n"
+                   "config = function(f) return 3 end }\nreturn recipe { model = m { w = 1 } }",
+                   "r.lua:3: m: config: the model's function cannot return a number; return a "
+                   "text that says why, or nothing");
+}
+
+static void test_model_when_a_part_is_of_another_kind_then_it_is_refused(void **state) {
+    (void)state;
+    static const char *const rows[][3] = {
+        {"name = 3, sizes = { a = {} }, graph = print", "a",
+         "r.lua:1: model.name: cannot be a number; write name = \"gpt2\""},
+        {"sizes = { a = {} }, graph = print", "a",
+         "r.lua:1: model.name: missing; write name = \"gpt2\""},
+        {"name = 'm', graph = print", "a",
+         "r.lua:1: model.sizes: missing; write sizes = { tiny = { ... } }"},
+        {"name = 'm', sizes = 3, graph = print", "a",
+         "r.lua:1: model.sizes: cannot be a number; write sizes = { tiny = { ... } }"},
+        {"name = 'm', sizes = { t = 3 }, graph = print", "t",
+         "r.lua:1: model.sizes.t: cannot be a number; give a table of fields"},
+        {"name = 'm', sizes = {}, graph = print", "t",
+         "r.lua:2: m: no size 't'; it names none: give a table of fields"},
+        {"name = 'm', sizes = { a = {} }, graph = 3", "a",
+         "r.lua:1: model.graph: cannot be a number; write graph = function(nn, size) ... end"},
+    };
+    for (size_t i = 0; i < MPT_COUNT(rows); i++) {
+        char text[512];
+        snprintf(text, sizeof text, "local m = model { %s }\nreturn recipe { model = m '%s' }",
+                 rows[i][0], rows[i][1]);
+        mpt_lua_refuse(text, rows[i][2]);
+    }
+    mpt_lua_refuse("local m = model { name = 'm', sizes = {}, graph = print }\n"
+                   "return recipe { model = m }",
+                   "r.lua:2: model: cannot be a model without a size; give its size, a table "
+                   "of fields");
 }
 
 static void test_size_when_only_some_values_are_computed_then_others_are_refused(void **state) {
@@ -378,14 +561,20 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_config_when_llama_then_heads_and_rope_are_read),
     cmocka_unit_test(test_config_when_infinity_is_bare_or_wrapped_then_it_is_read),
     cmocka_unit_test(test_config_when_changes_are_given_then_they_win),
+    cmocka_unit_test(test_derive_when_the_base_is_a_model_then_its_size_is_changed),
+    cmocka_unit_test(test_derive_when_a_model_has_no_such_field_then_it_is_refused),
+    cmocka_unit_test(test_config_when_a_change_is_misspelt_then_it_is_refused),
+    cmocka_unit_test(test_config_when_deepseek_v3_then_rope_and_counts_of_0_are_read),
     cmocka_unit_test(test_config_when_beside_the_recipe_then_it_is_found),
     cmocka_unit_test(test_size_when_a_table_differs_then_the_recipe_s_hash_does),
     cmocka_unit_test(test_config_when_json_is_malformed_then_line_and_column_are_told),
     cmocka_unit_test(test_config_when_the_model_is_unknown_then_it_is_named),
     cmocka_unit_test(test_config_when_a_field_is_missing_or_bad_then_it_is_named),
     cmocka_unit_test(test_config_when_a_field_would_change_the_computation_then_it_is_refused),
+    cmocka_unit_test(test_config_when_rope_or_windows_are_not_computed_then_refused),
     cmocka_unit_test(test_config_when_called_wrongly_then_the_way_is_shown),
     cmocka_unit_test(test_model_when_its_parts_are_no_tables_then_they_are_refused),
+    cmocka_unit_test(test_model_when_a_part_is_of_another_kind_then_it_is_refused),
     cmocka_unit_test(test_size_when_only_some_values_are_computed_then_others_are_refused),
     cmocka_unit_test(test_config_when_memory_ends_anywhere_then_nothing_is_lost),
 };

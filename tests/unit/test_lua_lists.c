@@ -161,12 +161,13 @@ static void test_layer_when_a_number_is_out_of_range_then_it_is_shown(void **sta
         snprintf(line, sizeof line, TABLE "nn.linear { 'l', x, out = %s }", cases[i][0]);
         snprintf(
             message, sizeof message,
-            "r.lua:2: nn.linear.out: cannot be %s; give a whole number from 0 to 2147483647",
+            "r.lua:2: nn.linear.out: cannot be %s; give a whole number from 1 to 2147483647",
             cases[i][1]);
         refuse_drawing(line, message);
     }
     refuse_drawing(TABLE "nn.rmsnorm { 'l', x, eps = -1 }",
-                   "r.lua:2: nn.rmsnorm.eps: cannot be -1; give a number that is not negative");
+                   "r.lua:2: nn.rmsnorm.eps: cannot be -1; give a number above 0, in the range "
+                   "of FP32");
 }
 
 static void test_initial_values_when_more_than_one_is_said_then_they_are_refused(void **state) {

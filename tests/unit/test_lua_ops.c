@@ -54,6 +54,21 @@ static void test_ops_when_wrong_then_the_way_out_is_given(void **state) {
     mpt_lua_refuse_fields("precision = { ops = {\n  split = bf16 } }",
                           "r.lua:6: precision.ops: no field 'split'; it moves numbers and "
                           "keeps their format");
+    static const char *const rows[][2] = {
+        {"concat", "it moves numbers and keeps their format"},
+        {"moe_dispatch", "it moves numbers and keeps their format"},
+        {"moe_combine", "it puts out precision.base"},
+        {"moe_route", "it always puts out fp32"},
+        {"scale", "it always puts out the format of its input"},
+        {"dropout", "it always puts out the format of its input"},
+    };
+    for (size_t i = 0; i < MPT_COUNT(rows); i++) {
+        char fields[128], message[128];
+        snprintf(fields, sizeof fields, "precision = { ops = {\n  %s = bf16 } }", rows[i][0]);
+        snprintf(message, sizeof message, "r.lua:6: precision.ops: no field '%s'; %s",
+                 rows[i][0], rows[i][1]);
+        mpt_lua_refuse_fields(fields, message);
+    }
     mpt_lua_refuse_fields(
         "precision = { ops = {\n  gelu = e4m3 } }",
         "r.lua:6: precision.ops.gelu: no format 'e4m3' here; take fp32, bf16 or fp16");

@@ -459,8 +459,8 @@ static void test_nn_when_misused_then_the_model_s_line_is_named(void **state) {
     refuse_graph("local x = nn.embedding { 'e', nn.tokens(),\n outt = 4 }",
                  "m.lua:3: nn.embedding: no field 'outt'; did you mean 'out'?");
     refuse_graph("local x = nn.embedding { 'e', nn.tokens(),\n out = 'x' }",
-                 "m.lua:4: nn.embedding.out: cannot be a text; give a number that is not "
-                 "negative");
+                 "m.lua:4: nn.embedding.out: cannot be 'x'; give a whole number from 1 to "
+                 "2147483647");
     refuse_graph("local x = nn.embedding { nn.tokens(), out = 4 }",
                  "m.lua:3: nn.embedding: the layer has no name; begin with its name: { "
                  "\"mixer.up_proj\", x, ... }");
@@ -479,11 +479,13 @@ static void test_nn_when_misused_then_the_model_s_line_is_named(void **state) {
     refuse_graph("nn.dropout { 'd', nn.embedding { 'e', nn.tokens(), out = 4 }, p = 1 }",
                  "m.lua:3: d: dropout: p is 1, expected at least 0 and less than 1");
     refuse_graph("nn.scale { nn.tokens(), factor = 'x' }",
-                 "m.lua:3: nn.scale.factor: cannot be a text; give a number");
+                 "m.lua:3: nn.scale.factor: cannot be 'x'; give a number other than 0, in "
+                 "the range of FP32");
     refuse_graph("nn.scale { nn.tokens(), factor = -math.huge }",
-                 "m.lua:3: nn.scale.factor: cannot be -inf; give a number");
+                 "m.lua:3: nn.scale.factor: cannot be -inf; give a number other than 0, in "
+                 "the range of FP32");
     refuse_graph("nn.scale(nn.embedding { 'e', nn.tokens(), out = 4 })",
-                 "m.lua:3: scale: factor is 0, expected a number other than 0");
+                 "m.lua:3: nn.scale: factor is missing; write factor = ...");
     refuse_graph("nn.swiglu(nn.tokens())", "m.lua:3: swiglu: 1 inputs, expected 2");
     refuse_graph("", "m.lua:2: m: the graph has no loss; end it with nn.cross_entropy(logits)");
     refuse_graph(

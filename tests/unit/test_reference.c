@@ -6,6 +6,7 @@
 
 #include "golden_text.h"
 #include "plan/reference.h"
+#include "recipe/ops.h"
 #include "recipe/schema_store.h"
 #include "writers.h"
 
@@ -43,6 +44,27 @@ static void test_reference_when_tables_then_each_row_has_all_cells(void **state)
             fail_msg("%d cells wanted: %.*s", want - 1, (int)n, p);
         if (p[n] == 0)
             break;
+    }
+    mpt_str_deinit(&out);
+    mpt_ctx_destroy(ctx);
+}
+
+/* The autocast table names each row of operations in the line of its class. */
+static void test_reference_when_operations_then_each_stands_in_its_class(void **state) {
+    (void)state;
+    mpt_ctx *ctx = mpt_test_ctx();
+    mpt_str out;
+    int n;
+    const mpt_ops_row *rows = mpt_ops_rows(&n);
+    mpt_str_init(&out, ctx);
+    assert_mpt_ok(ctx, mpt_recipe_reference(ctx, "operations", keep, &out));
+    for (int i = 0; i < n; i++) {
+        char head[32], name[48];
+        snprintf(head, sizeof head, "\n| %s |", mpt_ops_class_name(rows[i].class));
+        snprintf(name, sizeof name, "`%s`", rows[i].op);
+        const char *line = strstr(out.data, head), *at = line ? strstr(line, name) : NULL;
+        if (!at || at > line + 1 + strcspn(line + 1, "\n"))
+            fail_msg("%s is not in the line of %s", rows[i].op, head + 1);
     }
     mpt_str_deinit(&out);
     mpt_ctx_destroy(ctx);
@@ -430,6 +452,7 @@ static void test_lists_when_of_files_then_each_file_is_in(void **state) {
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_reference_when_whole_then_it_is_the_committed_page),
     cmocka_unit_test(test_reference_when_tables_then_each_row_has_all_cells),
+    cmocka_unit_test(test_reference_when_operations_then_each_stands_in_its_class),
     cmocka_unit_test(test_reference_when_the_writer_refuses_then_io),
     cmocka_unit_test(test_word_when_known_then_only_what_concerns_it),
     cmocka_unit_test(test_word_when_unknown_then_the_nearest_is_suggested),

@@ -225,7 +225,7 @@ static void test_word_when_scaling_is_config_json_s_then_all_of_it_is_read(void 
 static void test_word_when_it_is_wrong_then_the_message_says_where(void **state) {
     (void)state;
     static const char *const rows[][2] = {
-        {"heads = 1, scaling = 4", "m.lua:4: nn.rope.scaling: cannot be a number"},
+        {"heads = 1, scaling = 4", "m.lua:4: nn.rope.scaling: cannot be 4"},
         {"heads = 1, scaling = { 4 }",
          "m.lua:4: nn.rope.scaling: a number stands here without a name"},
         {"heads = 1, scaling = { rope_type = 'yarn' }",
@@ -234,15 +234,15 @@ static void test_word_when_it_is_wrong_then_the_message_says_where(void **state)
          "m.lua:4: nn.rope.scaling.rope_type: cannot be a number"},
         {"heads = 1, scaling = { beta = 3 }", "m.lua:4: nn.rope.scaling.beta: no field 'beta'"},
         {"heads = 1, scaling = { factor = 0 }",
-         "m.lua:4: nn.rope.scaling.factor: cannot be a number"},
+         "m.lua:4: nn.rope.scaling.factor: cannot be 0; give a number above 0"},
         {"heads = 1, scaling = { factor = 0/0 }",
-         "m.lua:4: nn.rope.scaling.factor: cannot be a number"},
+         "m.lua:4: nn.rope.scaling.factor: cannot be NaN"},
         {"heads = 1, scaling = { original_max_position_embeddings = 1e10 }",
-         "m.lua:4: nn.rope.scaling.original_max_position_embeddings: cannot be a number"},
+         "m.lua:4: nn.rope.scaling.original_max_position_embeddings: cannot be 10000000000"},
         {"heads = 1, scaling = { factor = 4 }",
          "m.lua:4: nn.rope.scaling: a factor without its rope_type"},
         {"heads = 1, scaling = { rope_type = 'linear' }",
-         "m.lua:4: rope: factor is 0, expected a number above 0"},
+         "m.lua:4: nn.rope.scaling: factor is missing"},
         {"heads = 1, theta = 1e40", "m.lua:4: nn.rope.theta: cannot be 1e+40"},
         {"theta = 10", "m.lua:4: rope: neither heads nor head_dim is given"},
     };
