@@ -164,7 +164,7 @@ const mpt_option_row mpt_option_rows[] = {
     {"json", 0, NULL, MPT_OPTION_FLAG, READERS | TENSORS | TOKENS | EVAL, AT(json), NULL,
      "the plan (with --schedule: the schedule) or the result as JSON"},
     {"tokens", 0, "FILE|N", MPT_OPTION_TEXT, EVAL | SAMPLE, AT(tokens), NULL,
-     "eval: safetensors with tokens and targets, I32 [batch, tokens], or tokens, I32 [1, "
+     "eval: safetensors with tokens and targets, I32 or I64 [batch, tokens], or tokens, [1, "
      "batch, "
      "tokens + 1]. sample: how many bytes are drawn; default 256"},
     {"grads", 0, NULL, MPT_OPTION_FLAG, EVAL, AT(grads), NULL,

@@ -9,6 +9,18 @@
 
 #include <math.h>
 
+int mpt_trainer_enter_end(mpt_trainer *trainer) {
+    const mpt_program *program = trainer->program;
+    int before = trainer->phase;
+    for (int p = before + 1; trainer->attempted == 0 && trainer->weights; p++) {
+        if (p >= program->n_phases)
+            break;
+        if (program->phase_start[p] < program->train.steps)
+            trainer->phase = p;
+    }
+    return before;
+}
+
 void mpt_trainer_fill_windows(mpt_trainer *trainer, int64_t first, int64_t n, int64_t n_all) {
     const mpt_graph *graph = mpt_trainer_graph(trainer); /* evaluations have its shapes */
     int64_t sequence = graph->sequence;

@@ -23,6 +23,7 @@ void mpt_trainer_destroy(mpt_trainer *trainer) {
     mpt_free(trainer->ctx, trainer->counts);
     mpt_free(trainer->ctx, trainer->executors);
     mpt_free(trainer->ctx, trainer->tokens);
+    mpt_free(trainer->ctx, trainer->weights);
     mpt_free(trainer->ctx, trainer);
 }
 
