@@ -14,10 +14,20 @@
 
 /* ---- reading ---- */
 
+/* A run folder is taken for its weights before long. */
+static mpt_status open_weights(mpt_ctx *ctx, const char *path, mpt_safetensors **out) {
+    char inside[4096];
+    mpt_status status = mpt_safetensors_open(ctx, path, out);
+    int n = snprintf(inside, sizeof inside, "%s/checkpoints", path);
+    if (status != MPT_OK && n > 0 && (size_t)n < sizeof inside && mpt_file_is_folder(inside))
+        mpt_hint(ctx, "it is a run folder: name its weights, %s/step-N", inside);
+    return status;
+}
+
 static mpt_status load_safetensors(const mpt_weights_map *map, const char *path,
                                    float *const *params, const char **out_root) {
     mpt_safetensors *file;
-    MPT_TRY(mpt_safetensors_open(map->ctx, path, &file));
+    MPT_TRY(open_weights(map->ctx, path, &file));
     mpt_weights_source source = {path, mpt_safetensors_at(file, 0),
                                  mpt_safetensors_count(file)};
     mpt_status status = mpt_weights_load_source(map, &source, params, out_root);
@@ -72,7 +82,7 @@ mpt_status mpt_weights_check_output(mpt_ctx *ctx, const char *from, const char *
         single[0] = 0;
     if (!among && mpt_file_exists(out) && !mpt_llmc_is(from)) {
         mpt_safetensors *file;
-        MPT_TRY(mpt_safetensors_open(ctx, from, &file));
+        MPT_TRY(open_weights(ctx, from, &file));
         among = mpt_safetensors_reads(file, out) || mpt_safetensors_reads(file, single);
         mpt_safetensors_close(file);
     }

@@ -95,3 +95,11 @@ for pair in 'folder folder' 'folder folder/model.safetensors' 'folder folder/new
     cmp own.bin gpt2.bin || wrong "the input was replaced"
     [ "$(ls folder)" = model.safetensors ] || wrong "a file lies among the weights"
 done
+
+# Weights of fewer layers: those of a proxy, it may be.
+sed 's/n_layer = 2/n_layer = 1/' gpt2.lua >fewer.lua
+try export fewer.lua --out fewer.safetensors
+want_status 0
+try export gpt2.lua --weights fewer.safetensors --out more.safetensors
+want_status 1
+want_err 'tensors missing: .*Those of its proxy are for --model proxy$'
