@@ -65,9 +65,11 @@ mpt_status mpt_trainer_eval(mpt_trainer *trainer, int64_t max_windows, double *o
     int64_t n_all = mpt_data_n_windows(program->data, program->train.sequence);
     int64_t n = max_windows > 0 && max_windows < n_all ? max_windows : n_all;
     *out_loss = n > 0 ? mean_loss(trainer, n, n_all) : NAN;
-    if (n == 0)
+    if (n == 0 && !trainer->told_empty)
         mpt_log(trainer->ctx, MPT_LOG_WARNING,
-                "no validation: the last tenth of the data is shorter than a sequence");
+                "no validation: %s leave no sequence over for it",
+                mpt_data_describe(program->data));
+    trainer->told_empty |= n == 0;
     trainer->last_eval = *out_loss;
     mpt_metrics_line line;
     mpt_metrics_begin(&line, "eval");

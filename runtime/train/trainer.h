@@ -39,6 +39,7 @@ struct mpt_trainer {
     int skips_in_a_row; /* but those that a lower loss scale may cure */
     double tokens_seen;
     double last_eval; /* NAN before the first */
+    bool told_empty;  /* that there is nothing to validate with */
     /* What the last counted step did to each operand of the phase it ran in. */
     bool has_gradients; /* mpt_trainer_forward left gradients of the loss in the state */
     bool count_next;
