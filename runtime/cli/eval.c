@@ -4,8 +4,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
-#include <sys/stat.h>
 
 #include "cli/run.h"
 #include "cli/signals.h"
@@ -26,27 +24,6 @@ typedef struct evaluation {
 } evaluation;
 
 /* ---- before anything is computed ---- */
-
-static bool is_same(const char *a, const char *b) {
-    struct stat one, other;
-    return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev &&
-           one.st_ino == other.st_ino;
-}
-
-/* An output that is the weights, or lies among the files of a folder of them, would end them.
- */
-static mpt_exit check_output(const mpt_options *o) {
-    char folder[4096];
-    const char *slash = strrchr(o->out, '/');
-    int length = slash ? (int)(slash - o->out) : 0;
-    snprintf(folder, sizeof folder, "%.*s", slash ? (length ? length : 1) : 1,
-             slash ? o->out : ".");
-    if (!is_same(o->out, o->weights) && !is_same(folder, o->weights))
-        return MPT_EXIT_DONE;
-    fprintf(stderr, "mptrun: --out: %s is among the weights that are read; name another file\n",
-            o->out);
-    return MPT_EXIT_WRONG;
-}
 
 static mpt_exit add_set(evaluation *e, const char *path, const char *value) {
     if (e->shaped.n_sets == MPT_CLI_SETS) {
@@ -93,6 +70,17 @@ static void put_number(const char *name, double x) {
         printf("null");
 }
 
+/* A name from the recipe, which may hold any byte. */
+static void print_text_json(const char *text) {
+    putchar('"');
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
+        if (*c < 0x20)
+            printf("\\u%04x", *c);
+        else
+            printf(*c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
+    putchar('"');
+}
+
 static void print_json(const evaluation *e) {
     const mpt_eval_result *r = &e->result;
     printf("{\"parameters\": %" PRId64 ", \"windows\": %" PRId64 ", \"tokens\": %" PRId64,
@@ -101,7 +89,32 @@ static void print_json(const evaluation *e) {
     put_number("bits_per_token", r->loss / log(2));
     put_number("perplexity", exp(r->loss));
     put_number("accuracy", r->accuracy);
-    printf("}\n");
+    printf(", \"phase\": ");
+    print_text_json(r->phase);
+    printf(", \"eval_use\": %s}\n", r->eval_use ? "true" : "false");
+}
+
+static void print_loss(const mpt_eval_result *r) {
+    if (r->n_targets == 0)
+        printf("no loss: all targets are masked\n");
+    else if (!isfinite(r->loss))
+        printf("loss %s\n", isnan(r->loss) ? "NaN" : "Inf");
+    else
+        printf("loss %.4f nats a token, %.4f bits; perplexity %.4g; accuracy %.2f %%\n",
+               r->loss, r->loss / log(2), exp(r->loss), 100 * r->accuracy);
+}
+
+/* A model that has diverged is no success, though its numbers were printed. */
+static mpt_exit judge(const evaluation *e) {
+    const mpt_eval_result *r = &e->result;
+    if (r->n_targets == 0 || isfinite(r->loss))
+        return MPT_EXIT_DONE;
+    fprintf(stderr, "mptrun: the loss is not finite");
+    if (r->bad_window >= 0)
+        fprintf(stderr, ", first in %s %" PRId64 " of %" PRId64,
+                e->options->tokens ? "row" : "window", r->bad_window + 1, r->n_windows);
+    fprintf(stderr, ": the weights have diverged, or the forward formats overflow\n");
+    return MPT_EXIT_STOPPED;
 }
 
 static void print_text(const evaluation *e) {
@@ -114,11 +127,11 @@ static void print_text(const evaluation *e) {
     else
         printf("validation part of %s: %" PRId64 " windows of %" PRId64 " tokens\n",
                e->info.data, r->n_windows, e->info.sequence);
-    if (r->n_targets == 0)
-        printf("no loss: all targets are masked\n");
-    else
-        printf("loss %.4f nats a token, %.4f bits; perplexity %.4g; accuracy %.2f %%\n",
-               r->loss, r->loss / log(2), exp(r->loss), 100 * r->accuracy);
+    if (r->eval_use)
+        printf("in the precision of train.eval.use\n");
+    else if (e->info.n_phases > 1)
+        printf("in the precision of phase '%s'\n", r->phase);
+    print_loss(r);
     if (o->tokens)
         printf("logits, loss%s in %s\n", o->grads ? " and gradients" : "", o->out);
 }
@@ -155,9 +168,7 @@ static mpt_status evaluate(evaluation *e) {
 }
 
 static mpt_exit run(evaluation *e) {
-    mpt_exit ready = e->options->tokens ? check_output(e->options) : MPT_EXIT_DONE;
-    if (ready == MPT_EXIT_DONE && e->options->tokens)
-        ready = take_shape(e);
+    mpt_exit ready = e->options->tokens ? take_shape(e) : MPT_EXIT_DONE;
     if (ready != MPT_EXIT_DONE)
         return ready;
     mpt_status status = prepare(e);
@@ -174,7 +185,7 @@ static mpt_exit run(evaluation *e) {
         print_json(e);
     else
         print_text(e);
-    return MPT_EXIT_DONE;
+    return judge(e);
 }
 
 mpt_exit mpt_cli_eval(mpt_ctx *ctx, const mpt_options *options, mpt_progress *progress) {

@@ -76,7 +76,7 @@ const mpt_command_row mpt_command_rows[MPT_COMMAND_COUNT] = {
                             "ones, to --out: safetensors, or a checkpoint of llm.c",
                             1, 1, "which recipe?",
                             "  mptrun export recipes/gpt2_bf16.lua --weights model.safetensors "
-                            "--out gpt2.bin\n"},
+                            "--data corpus.txt --out gpt2.bin\n"},
     [MPT_COMMAND_EVAL] = {"eval", "RECIPE.lua",
                           "one forward pass of --weights over --tokens, with --grads also "
                           "backward: logits, loss and gradients go to --out. Without --tokens: "
@@ -93,7 +93,7 @@ const mpt_command_row mpt_command_rows[MPT_COMMAND_COUNT] = {
          "--weights",
          1, 1, "which run folder, or which recipe?",
          "  mptrun sample runs/gpt2_nvfp4-1 --prompt 'ROMEO:' --tokens 300\n"
-         "  mptrun sample recipes/gpt2_nvfp4.lua --weights model.safetensors --temperature 0.7 "
+         "  mptrun sample recipes/gpt2_nvfp4.lua --weights model.safetensors --data corpus.txt "
          "--top-k 20\n"},
     [MPT_COMMAND_HELP] = {"help", "[COMMAND]", "this text, or that of one command", 0, 1, NULL,
                           "  mptrun --help-recipe rounding\n"},
@@ -164,7 +164,7 @@ const mpt_option_row mpt_option_rows[] = {
     {"json", 0, NULL, MPT_OPTION_FLAG, READERS | TENSORS | TOKENS | EVAL, AT(json), NULL,
      "the plan (with --schedule: the schedule) or the result as JSON"},
     {"tokens", 0, "FILE|N", MPT_OPTION_TEXT, EVAL | SAMPLE, AT(tokens), NULL,
-     "eval: safetensors with tokens and targets, I32 [batch, tokens], or tokens, I32 [1, "
+     "eval: safetensors with tokens and targets, I32 or I64 [batch, tokens], or tokens, [1, "
      "batch, "
      "tokens + 1]. sample: how many bytes are drawn; default 256"},
     {"grads", 0, NULL, MPT_OPTION_FLAG, EVAL, AT(grads), NULL,

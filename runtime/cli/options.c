@@ -392,6 +392,23 @@ static mpt_exit check_bench(const mpt_options *options) {
     return MPT_EXIT_USAGE;
 }
 
+/* --data takes the place of the recipe's data; of what is set there the vocabulary fits a file.
+ */
+static mpt_exit check_data(const mpt_options *o) {
+    for (int i = 0; o->data && i < o->n_sets; i++) {
+        const char *path = o->sets[i].path;
+        bool whole = strcmp(path, "data") == 0;
+        if (!whole && (strncmp(path, "data.", 5) != 0 || strcmp(path, "data.vocab") == 0))
+            continue;
+        fprintf(stderr,
+                "mptrun: --set %s is of the recipe's data, which --data replaces; leave one "
+                "out\n",
+                path);
+        return MPT_EXIT_USAGE;
+    }
+    return MPT_EXIT_DONE;
+}
+
 /* eval writes a file where tokens are given, and prints figures of data where not. */
 static mpt_exit check_eval(const mpt_options *o) {
     const char *fault = !o->weights              ? "eval of which weights? --weights FILE"
@@ -424,6 +441,8 @@ static mpt_exit check_together(const mpt_options *options) {
         return MPT_EXIT_USAGE;
     }
     if (options->command == MPT_COMMAND_EVAL && check_eval(options) != MPT_EXIT_DONE)
+        return MPT_EXIT_USAGE;
+    if (check_data(options) != MPT_EXIT_DONE)
         return MPT_EXIT_USAGE;
     return check_cuda(options);
 }

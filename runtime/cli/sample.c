@@ -6,6 +6,7 @@
  * speak to the terminal itself; elsewhere they go out as they are. */
 #include "cli/sample.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -112,6 +113,23 @@ static mpt_exit usage(const char *text) {
     return MPT_EXIT_USAGE;
 }
 
+/* Why a word that is no folder gives no text without --weights. */
+static mpt_exit refuse_file(const char *word) {
+    struct stat there;
+    size_t n = strlen(word);
+    if (stat(word, &there) != 0)
+        fprintf(stderr, "mptrun: %s: %s; name a run folder, or a recipe and its --weights\n",
+                word, strerror(errno));
+    else if (n < 4 || strcmp(word + n - 4, ".lua") != 0)
+        fprintf(stderr,
+                "mptrun: %s: is no run folder and no recipe; weights are named by --weights, "
+                "behind their recipe\n",
+                word);
+    else
+        return usage("a recipe alone has learnt nothing: name its --weights, or a run folder");
+    return MPT_EXIT_WRONG;
+}
+
 /* Which recipe, and which weights. */
 static mpt_exit find_run(sampling *s) {
     const char *word = s->options->words[0];
@@ -119,9 +137,7 @@ static mpt_exit find_run(sampling *s) {
     s->recipe_path = word;
     s->weights = s->options->weights;
     if (!is_folder(word))
-        return s->weights ? MPT_EXIT_DONE
-                          : usage("a recipe alone has learnt nothing: name its --weights, or a "
-                                  "run folder");
+        return s->weights ? MPT_EXIT_DONE : refuse_file(word);
     mpt_exit result = mpt_past_run_read(&s->past, word);
     if (result != MPT_EXIT_DONE)
         return result;

@@ -316,9 +316,19 @@ static void print_texts(reference *r) {
     }
 }
 
+/* A call that the text above the section tells of. */
+static bool is_in_model(reference *r) {
+    bool plain = note(r, "from_config"), whole = note(r, "model.from_config");
+    return r->word && (plain || whole);
+}
+
 static void print_model(reference *r) {
+    const char *word = r->word;
+    if (is_in_model(r))
+        r->word = "model";
     words(r, "model", "A model", mpt_reference_model->doc, "field | meaning",
           mpt_reference_model + 1);
+    r->word = word;
     words(r, "builder", "The words of `nn` around operations", "", "word | meaning",
           mpt_reference_builders);
     print_nn(r);

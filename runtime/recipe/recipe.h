@@ -174,6 +174,7 @@ typedef struct mpt_data_spec {
     uint64_t seed;    /* synthetic: of the language; 0 is the default language */
     int32_t vocab;    /* synthetic: words of the language */
     int64_t words;    /* tokens, batches: ids are below it; 0: not stated */
+    bool words_set;   /* the vocabulary was set, and so is meant for a file given instead */
     uint64_t set;     /* bit i: field i of its record was said */
     mpt_where where;
 } mpt_data_spec;

@@ -167,6 +167,13 @@ static mpt_status set_eval_use(mpt_recipe *recipe, const mpt_text_setting *setti
     return MPT_OK;
 }
 
+/* A vocabulary that was set also holds for a file that takes the place of the recipe's data. */
+static void state_words(mpt_data_spec *data) {
+    data->words_set = true;
+    if (data->kind == MPT_DATA_SYNTHETIC)
+        data->words = data->vocab;
+}
+
 mpt_status mpt_recipe_set_at(mpt_recipe *recipe, const char *path, const char *value,
                              mpt_where where) {
     mpt_text_setting setting = {"", strcmp(path, "seed") == 0 ? "train.seed" : path, value,
@@ -190,8 +197,11 @@ mpt_status mpt_recipe_set_at(mpt_recipe *recipe, const char *path, const char *v
         recipe->base_where = where;
     if (strcmp(setting.path, "precision.state.residual") == 0)
         recipe->residual_where = where;
-    return mpt_record_set_under(recipe->ctx, &recipe->arena, &mpt_record_recipe, recipe,
-                                &setting);
+    MPT_TRY(mpt_record_set_under(recipe->ctx, &recipe->arena, &mpt_record_recipe, recipe,
+                                 &setting));
+    if (strcmp(setting.path, "data.vocab") == 0)
+        state_words(&recipe->data);
+    return MPT_OK;
 }
 
 mpt_status mpt_recipe_set(mpt_recipe *recipe, const char *path, const char *value) {

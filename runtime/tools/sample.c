@@ -184,7 +184,9 @@ mpt_status mpt_sample(mpt_trainer *trainer, const mpt_sample_options *options,
         return mpt_fail_memory(trainer->ctx, bytes);
     memset(s.tokens, 0, token_bytes);
     s.logits = (float *)(void *)((char *)s.tokens + token_bytes);
+    int phase = mpt_trainer_enter_end(trainer);
     mpt_status status = generate(&s, write, ud);
+    trainer->phase = phase;
     mpt_free(trainer->ctx, s.tokens);
     return status;
 }

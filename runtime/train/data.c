@@ -40,12 +40,18 @@ static mpt_status open_file(mpt_data *data, mpt_data_kind kind, const char *path
 
 /* What --data names is what its content says, and text where that says nothing: tokens without
  * a header look like any bytes, so that only a byte 0 among them gives a warning. */
-static mpt_status open_override(mpt_data *data, const char *path, int64_t words) {
+static mpt_status open_override(mpt_data *data, const char *path, const mpt_data_spec *spec) {
     static const mpt_data_kind kinds[] = {[MPT_CONTENT_OTHER] = MPT_DATA_TEXT,
                                           [MPT_CONTENT_TOKENS] = MPT_DATA_TOKENS,
                                           [MPT_CONTENT_SAFETENSORS] = MPT_DATA_BATCHES};
     mpt_data_kind kind = kinds[mpt_content_of(path)];
-    MPT_TRY(open_file(data, kind, path, words));
+    if (kind == MPT_DATA_TEXT && spec->words_set && spec->words != 256) {
+        mpt_status status = MPT_FAIL(data->ctx, MPT_INVALID, data->where,
+                                     "data.vocab: %s is text, which has the 256 bytes", path);
+        mpt_hint(data->ctx, "leave it out, or say data = tokens { path = ..., vocab = n }");
+        return status;
+    }
+    MPT_TRY(open_file(data, kind, path, spec->words));
     if (kind == MPT_DATA_TEXT && mpt_content_looks_like_ids(path))
         mpt_log(data->ctx, MPT_LOG_WARNING,
                 "%s: is read as text, byte by byte, and has bytes that are 0; if it holds "
@@ -57,7 +63,7 @@ static mpt_status open_override(mpt_data *data, const char *path, int64_t words)
 static mpt_status open_source(mpt_data *data, const mpt_data_spec *spec,
                               const char *override_path, const char *recipe_file) {
     if (override_path)
-        return open_override(data, override_path, spec->words);
+        return open_override(data, override_path, spec);
     if (spec->kind == MPT_DATA_SYNTHETIC)
         return mpt_data_open_synthetic(data, spec->seed, spec->vocab);
     const char *path;
@@ -138,6 +144,11 @@ double mpt_data_entropy(const mpt_data *data) {
 
 double mpt_data_unigram_entropy(const mpt_data *data) {
     return data->unigram;
+}
+
+void mpt_data_begin(const mpt_data *data, const mpt_train *train) {
+    if (data->ops->begin)
+        data->ops->begin(data, train);
 }
 
 void mpt_data_train(const mpt_data *data, uint64_t seed, int64_t step, int64_t row,

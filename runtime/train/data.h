@@ -41,6 +41,9 @@ const char *mpt_data_describe(const mpt_data *data); /* "synthetic language, 128
 double mpt_data_entropy(const mpt_data *data);
 double mpt_data_unigram_entropy(const mpt_data *data);
 
+/* Warns, as training begins, of data that does not last for it. */
+void mpt_data_begin(const mpt_data *data, const mpt_train *train);
+
 /* Fills one sequence of training step `step`: row `row` of the batch (over all micro-batches).
  * tokens[t] and targets[t] = the token after it, t < sequence. */
 void mpt_data_train(const mpt_data *data, uint64_t seed, int64_t step, int64_t row,

@@ -40,6 +40,16 @@ static void settle(mpt_data *data, const mpt_train *train) {
     b->trained = train->steps <= b->rows / train->batch ? train->steps * train->batch : b->rows;
 }
 
+/* Rows that come again are no new data, and nobody should find out from the loss. */
+static void begin(const mpt_data *data, const mpt_train *train) {
+    const batches *b = data->self;
+    if (train->steps > b->rows / train->batch)
+        mpt_log(data->ctx, MPT_LOG_WARNING,
+                "%s: its %lld rows last for %lld of %lld steps, and then come again",
+                b->ids.path, (long long)b->rows, (long long)(b->rows / train->batch),
+                (long long)train->steps);
+}
+
 static void copy_row(const batches *b, int64_t row, int32_t *tokens, int32_t *targets) {
     mpt_tokens_read(&b->ids, row * b->length, b->length - 1, tokens);
     mpt_tokens_read(&b->ids, row * b->length + 1, b->length - 1, targets);
@@ -76,6 +86,7 @@ static void close_batches(mpt_data *data) {
 
 static const mpt_data_ops batches_ops = {.check = check,
                                          .settle = settle,
+                                         .begin = begin,
                                          .train = train,
                                          .n_windows = n_windows,
                                          .window = window,

@@ -13,6 +13,7 @@ enum { MPT_DATA_MAX_WINDOWS = 200 };
 typedef struct mpt_data_ops {
     mpt_status (*check)(const mpt_data *data, int64_t sequence); /* NULL: never too short */
     void (*settle)(mpt_data *data, const mpt_train *train); /* NULL: it needs to know none */
+    void (*begin)(const mpt_data *data, const mpt_train *train); /* NULL: nothing to warn of */
     void (*train)(const mpt_data *data, uint64_t seed, int64_t step, int64_t row,
                   int64_t sequence, int32_t *tokens, int32_t *targets);
     int64_t (*n_windows)(const mpt_data *data, int64_t sequence);

@@ -9,6 +9,18 @@
 
 #include <math.h>
 
+int mpt_trainer_enter_end(mpt_trainer *trainer) {
+    const mpt_program *program = trainer->program;
+    int before = trainer->phase;
+    for (int p = before + 1; trainer->attempted == 0 && trainer->weights; p++) {
+        if (p >= program->n_phases)
+            break;
+        if (program->phase_start[p] < program->train.steps)
+            trainer->phase = p;
+    }
+    return before;
+}
+
 void mpt_trainer_fill_windows(mpt_trainer *trainer, int64_t first, int64_t n, int64_t n_all) {
     const mpt_graph *graph = mpt_trainer_graph(trainer); /* evaluations have its shapes */
     int64_t sequence = graph->sequence;
@@ -53,9 +65,11 @@ mpt_status mpt_trainer_eval(mpt_trainer *trainer, int64_t max_windows, double *o
     int64_t n_all = mpt_data_n_windows(program->data, program->train.sequence);
     int64_t n = max_windows > 0 && max_windows < n_all ? max_windows : n_all;
     *out_loss = n > 0 ? mean_loss(trainer, n, n_all) : NAN;
-    if (n == 0)
+    if (n == 0 && !trainer->told_empty)
         mpt_log(trainer->ctx, MPT_LOG_WARNING,
-                "no validation: the last tenth of the data is shorter than a sequence");
+                "no validation: %s leave no sequence over for it",
+                mpt_data_describe(program->data));
+    trainer->told_empty |= n == 0;
     trainer->last_eval = *out_loss;
     mpt_metrics_line line;
     mpt_metrics_begin(&line, "eval");

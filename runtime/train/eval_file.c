@@ -27,15 +27,21 @@ typedef struct token_file {
 
 static mpt_status fail_tokens(const token_file *f, const char *fault) {
     mpt_status status = MPT_FAIL(f->ctx, MPT_DATA, MPT_NOWHERE, "%s: %s", f->path, fault);
-    mpt_hint(f->ctx,
-             "a file of tokens holds tokens and targets, I32 [batch, tokens], or tokens, "
-             "I32 [1, batch, tokens + 1]");
+    mpt_hint(
+        f->ctx,
+        "a file of tokens holds tokens and targets, I32 or I64 [batch, tokens], or tokens, "
+        "[1, batch, tokens + 1]");
     return status;
+}
+
+static bool holds_ids(const mpt_stored_tensor *t) {
+    return t->type == MPT_TENSOR_I32 || t->type == MPT_TENSOR_I64;
 }
 
 static mpt_status fail_type(const token_file *f, const mpt_stored_tensor *t) {
     char fault[256];
-    snprintf(fault, sizeof fault, "%s are %s, not I32", t->name, mpt_tensor_type_name(t->type));
+    snprintf(fault, sizeof fault, "%s are %s, not I32 or I64", t->name,
+             mpt_tensor_type_name(t->type));
     return fail_tokens(f, fault);
 }
 
@@ -56,7 +62,7 @@ static mpt_status read_pair(token_file *f) {
     const mpt_stored_tensor *x = f->tokens, *y = mpt_safetensors_find(f->file, "targets");
     if (!y)
         return fail_shape(f, x, ", and there are no targets");
-    if (y->type != MPT_TENSOR_I32)
+    if (!holds_ids(y))
         return fail_type(f, y);
     if (y->rank != 2 || y->dims[0] != x->dims[0] || y->dims[1] != x->dims[1])
         return fail_shape(f, y, ", not of the shape of tokens");
@@ -70,7 +76,7 @@ static mpt_status read_shape(token_file *f) {
     const mpt_stored_tensor *x = f->tokens;
     if (!x)
         return fail_tokens(f, "has no tensor tokens");
-    if (x->type != MPT_TENSOR_I32)
+    if (!holds_ids(x))
         return fail_type(f, x);
     if (x->rank != 2 && x->rank != 3)
         return fail_shape(f, x, "");
@@ -109,12 +115,26 @@ mpt_status mpt_tokens_shape(mpt_ctx *ctx, const char *path, int64_t *out_batch,
     return status;
 }
 
+/* What does not fit in 32 bits becomes the least of them, which is no id. */
 static void copy_ids(const mpt_stored_tensor *t, int64_t from, int64_t n, int32_t *out) {
-    memcpy(out, (const char *)t->data + (size_t)from * sizeof *out, (size_t)n * sizeof *out);
+    const char *at = (const char *)t->data;
+    if (t->type == MPT_TENSOR_I32)
+        memcpy(out, at + (size_t)from * sizeof *out, (size_t)n * sizeof *out);
+    for (int64_t i = 0, id; t->type == MPT_TENSOR_I64 && i < n; i++) {
+        memcpy(&id, at + (size_t)(from + i) * sizeof id, sizeof id);
+        out[i] = id < INT32_MIN || id > INT32_MAX ? INT32_MIN : (int32_t)id;
+    }
+}
+
+/* PyTorch masks by -100. */
+static void take_masks(int32_t *targets, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (targets[i] == -100)
+            targets[i] = -1;
 }
 
 /* Into the trainer's own buffers, which hold a batch. */
-static mpt_status take_tokens(const token_file *f, mpt_trainer *trainer) {
+static mpt_status take_tokens(const token_file *f, mpt_trainer *trainer, bool gradients) {
     const mpt_graph *graph = mpt_trainer_graph(trainer);
     char name[512];
     if (graph->batch != f->batch || graph->sequence != f->sequence)
@@ -128,11 +148,16 @@ static mpt_status take_tokens(const token_file *f, mpt_trainer *trainer) {
         copy_ids(f->tokens, in, n, trainer->tokens + row * n);
         copy_ids(f->targets ? f->targets : f->tokens, f->targets ? in : in + 1, n,
                  trainer->targets + row * n);
+        take_masks(trainer->targets + row * n, n);
     }
     snprintf(name, sizeof name, "%s: tokens", f->path);
     MPT_TRY(mpt_trainer_check_ids(trainer, name, trainer->tokens, false));
     snprintf(name, sizeof name, "%s: targets", f->path);
-    return mpt_trainer_check_ids(trainer, name, trainer->targets, true);
+    MPT_TRY(mpt_trainer_check_ids(trainer, name, trainer->targets, true));
+    if (!gradients || mpt_count_targets(trainer->targets, f->batch * f->sequence) > 0)
+        return MPT_OK;
+    return MPT_FAIL(f->ctx, MPT_DATA, MPT_NOWHERE,
+                    "%s: all targets are masked, and no gradient comes without one", f->path);
 }
 
 /* ---- the output ---- */
@@ -196,9 +221,13 @@ static void count_hits(const mpt_trainer *trainer, const float *logits,
                        mpt_eval_result *result) {
     const mpt_graph *graph = mpt_trainer_graph(trainer);
     int64_t n = graph->batch * graph->sequence, width = mpt_graph_n_logits(graph), hits = 0;
-    for (int64_t t = 0; t < n; t++)
-        hits += trainer->targets[t] >= 0 &&
-                mpt_foretells(logits + t * width, width, trainer->targets[t]);
+    for (int64_t t = 0; t < n; t++) {
+        if (trainer->targets[t] < 0)
+            continue;
+        hits += mpt_foretells(logits + t * width, width, trainer->targets[t]);
+        if (result->bad_window < 0 && !mpt_all_finite(logits + t * width, width))
+            result->bad_window = t / graph->sequence;
+    }
     result->n_windows = graph->batch;
     result->n_targets = mpt_count_targets(trainer->targets, n);
     result->accuracy = result->n_targets ? (double)hits / (double)result->n_targets : NAN;
@@ -234,7 +263,7 @@ static mpt_status write_file(output *o, const mpt_eval_options *options,
 mpt_status mpt_trainer_eval_file(mpt_trainer *trainer, const mpt_eval_options *options,
                                  mpt_eval_result *out_result) {
     mpt_eval_options o = MPT_EVAL_OPTIONS_INIT;
-    mpt_eval_result result = {.loss = NAN};
+    mpt_eval_result result = {.loss = NAN, .bad_window = -1};
     token_file f;
     MPT_REQUIRE_OBJECT(trainer);
     MPT_REQUIRE(trainer->ctx, options);
@@ -247,10 +276,18 @@ mpt_status mpt_trainer_eval_file(mpt_trainer *trainer, const mpt_eval_options *o
     if (status == MPT_OK && mpt_safetensors_reads(f.file, o.out))
         status = MPT_FAIL(trainer->ctx, MPT_INVALID, MPT_NOWHERE,
                           "%s: the tokens are read from it, so it cannot be the output", o.out);
+    if (status == MPT_OK && trainer->weights)
+        status = mpt_weights_check_output(trainer->ctx, trainer->weights, o.out);
     if (status == MPT_OK)
-        status = take_tokens(&f, trainer);
+        status = take_tokens(&f, trainer, o.gradients);
+    int phase = trainer->phase;
+    if (!o.gradients)
+        (void)mpt_trainer_enter_end(trainer);
+    result.phase = mpt_trainer_phase(trainer);
+    result.eval_use = !o.gradients && trainer->program->n_evals > 0;
     if (status == MPT_OK)
         status = write_file(&out, &o, &result);
+    trainer->phase = phase;
     mpt_weights_map_destroy(&out.map);
     mpt_arena_deinit(&out.arena);
     mpt_safetensors_close(f.file);

@@ -23,6 +23,7 @@ void mpt_trainer_destroy(mpt_trainer *trainer) {
     mpt_free(trainer->ctx, trainer->counts);
     mpt_free(trainer->ctx, trainer->executors);
     mpt_free(trainer->ctx, trainer->tokens);
+    mpt_free(trainer->ctx, trainer->weights);
     mpt_free(trainer->ctx, trainer);
 }
 
@@ -154,6 +155,8 @@ mpt_status mpt_trainer_create(const mpt_program *program, const mpt_trainer_opti
 static void draw_batch(mpt_trainer *trainer) {
     const mpt_program *program = trainer->program;
     const mpt_train *train = &program->train;
+    if (trainer->data == 0)
+        mpt_data_begin(program->data, train);
     for (int64_t row = 0; row < train->batch; row++) {
         int64_t at = row * train->sequence;
         mpt_data_train(program->data, train->seed, trainer->data, row, train->sequence,

@@ -3,6 +3,8 @@
 #ifndef MPT_TRAIN_TRAINER_H
 #define MPT_TRAIN_TRAINER_H
 
+#include <math.h>
+
 #include "kernels/quantize.h"
 #include "runtime/pipeline.h"
 #include "train/inject.h"
@@ -22,6 +24,7 @@ struct mpt_trainer {
     void *metrics_ud;
     mpt_state *state;
     const char *root; /* of the checkpoint that the weights came from; NULL: from none */
+    char *weights;    /* the file of that checkpoint, or NULL */
     int n_executors;
     mpt_executor **executors;  /* one a phase, then those of evaluation; over the one state */
     int phase;                 /* the current one */
@@ -36,6 +39,7 @@ struct mpt_trainer {
     int skips_in_a_row; /* but those that a lower loss scale may cure */
     double tokens_seen;
     double last_eval; /* NAN before the first */
+    bool told_empty;  /* that there is nothing to validate with */
     /* What the last counted step did to each operand of the phase it ran in. */
     bool has_gradients; /* mpt_trainer_forward left gradients of the loss in the state */
     bool count_next;
@@ -65,6 +69,10 @@ typedef struct mpt_runner {
     mpt_executor *executor;
 } mpt_runner;
 mpt_runner mpt_trainer_runner(const mpt_trainer *trainer, bool evaluation);
+
+/* Goes to the phase that a run ends in, where no step was taken and the weights were read: they
+ * are a run's last. Gives the phase to go back to. */
+int mpt_trainer_enter_end(mpt_trainer *trainer);
 
 /* Copies rows into a runner's inputs. */
 void mpt_runner_fill(const mpt_runner *runner, const int32_t *tokens, const int32_t *targets);
@@ -102,6 +110,17 @@ static inline bool mpt_foretells(const float *logits, int64_t n, int32_t target)
 
 static inline const mpt_graph *mpt_trainer_graph(const mpt_trainer *trainer) {
     return trainer->program->phases[trainer->phase]->graph;
+}
+
+static inline const char *mpt_trainer_phase(const mpt_trainer *trainer) {
+    return trainer->program->phases[trainer->phase]->phase;
+}
+
+static inline bool mpt_all_finite(const float *x, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return false;
+    return true;
 }
 
 /* How many targets are not masked. */

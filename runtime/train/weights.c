@@ -4,18 +4,30 @@
  * delayed scales, was made with the old ones, so loading starts it anew. */
 #include "train/weights_file.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "io/file.h"
 #include "io/llmc.h"
 #include "io/system.h"
 #include "train/trainer.h"
 
 /* ---- reading ---- */
 
+/* A run folder is taken for its weights before long. */
+static mpt_status open_weights(mpt_ctx *ctx, const char *path, mpt_safetensors **out) {
+    char inside[4096];
+    mpt_status status = mpt_safetensors_open(ctx, path, out);
+    int n = snprintf(inside, sizeof inside, "%s/checkpoints", path);
+    if (status != MPT_OK && n > 0 && (size_t)n < sizeof inside && mpt_file_is_folder(inside))
+        mpt_hint(ctx, "it is a run folder: name its weights, %s/step-N", inside);
+    return status;
+}
+
 static mpt_status load_safetensors(const mpt_weights_map *map, const char *path,
                                    float *const *params, const char **out_root) {
     mpt_safetensors *file;
-    MPT_TRY(mpt_safetensors_open(map->ctx, path, &file));
+    MPT_TRY(open_weights(map->ctx, path, &file));
     mpt_weights_source source = {path, mpt_safetensors_at(file, 0),
                                  mpt_safetensors_count(file)};
     mpt_status status = mpt_weights_load_source(map, &source, params, out_root);
@@ -34,6 +46,51 @@ mpt_status mpt_weights_load(const mpt_graph *graph, const char *path, float *con
     else if (status == MPT_OK)
         status = load_safetensors(&map, path, params, out_root);
     mpt_weights_map_destroy(&map);
+    return status;
+}
+
+/* ---- what must not be replaced ---- */
+
+enum { PATH_ROOM = 4096 };
+
+/* The folder that a path lies in; false where it is too long to be one. */
+static bool folder_of(const char *path, char out[PATH_ROOM]) {
+    const char *slash = strrchr(path, '/');
+    size_t n = slash ? (size_t)(slash - path) : 0;
+    if (n >= PATH_ROOM - 1)
+        return false;
+    memcpy(out, path, n);
+    strcpy(out + n, !slash ? "." : n ? "" : "/");
+    return true;
+}
+
+/* Of an output and a checkpoint, by where they lie. */
+static bool lies_among(const char *from, const char *out) {
+    char folder[PATH_ROOM];
+    if (mpt_file_same(from, out))
+        return true;
+    if (folder_of(out, folder) && mpt_file_same(folder, from))
+        return true;
+    return !mpt_llmc_is(from) && folder_of(from, folder) && mpt_file_same(folder, out);
+}
+
+mpt_status mpt_weights_check_output(mpt_ctx *ctx, const char *from, const char *out) {
+    char single[PATH_ROOM]; /* what is written where `out` is a folder */
+    bool among = lies_among(from, out);
+    int n = snprintf(single, sizeof single, "%s/model.safetensors", out);
+    if (n < 0 || (size_t)n >= sizeof single)
+        single[0] = 0;
+    if (!among && mpt_file_exists(out) && !mpt_llmc_is(from)) {
+        mpt_safetensors *file;
+        MPT_TRY(open_weights(ctx, from, &file));
+        among = mpt_safetensors_reads(file, out) || mpt_safetensors_reads(file, single);
+        mpt_safetensors_close(file);
+    }
+    if (!among)
+        return MPT_OK;
+    mpt_status status = MPT_FAIL(ctx, MPT_INVALID, MPT_NOWHERE,
+                                 "%s: is among the weights that are read from %s", out, from);
+    mpt_hint(ctx, "name another output");
     return status;
 }
 
@@ -61,8 +118,19 @@ static void forget_old_weights(mpt_trainer *trainer) {
 mpt_status mpt_trainer_load_weights(mpt_trainer *trainer, const char *path) {
     MPT_REQUIRE_OBJECT(trainer);
     MPT_REQUIRE(trainer->ctx, path);
-    MPT_TRY(mpt_weights_load(trainer->program->phases[0]->graph, path, trainer->state->master,
-                             &trainer->root));
+    size_t bytes = strlen(path) + 1;
+    char *kept = mpt_alloc(trainer->ctx, bytes);
+    if (!kept)
+        return mpt_fail_memory(trainer->ctx, bytes);
+    mpt_status status = mpt_weights_load(trainer->program->phases[0]->graph, path,
+                                         trainer->state->master, &trainer->root);
+    if (status != MPT_OK) {
+        mpt_free(trainer->ctx, kept);
+        return status;
+    }
+    memcpy(kept, path, bytes);
+    mpt_free(trainer->ctx, trainer->weights);
+    trainer->weights = kept;
     forget_old_weights(trainer);
     return MPT_OK;
 }
@@ -121,6 +189,8 @@ mpt_status mpt_program_export_weights(const mpt_program *program, const char *fr
     MPT_REQUIRE_OBJECT(program);
     MPT_REQUIRE(program->ctx, to);
     const mpt_graph *graph = program->phases[0]->graph;
+    if (from)
+        MPT_TRY(mpt_weights_check_output(graph->ctx, from, to));
     MPT_TRY(alloc_params(graph, &params));
     if (from)
         status = mpt_weights_load(graph, from, params, &root);

@@ -79,6 +79,11 @@ mpt_status mpt_weights_load(const mpt_graph *graph, const char *path, float *con
 
 /* ---- writing ---- */
 
+/* MPT_INVALID where writing to `out` would replace weights that are read from `from`: the file
+ * or folder itself, a file of such a folder, or a folder whose model is that file; links are
+ * followed. */
+mpt_status mpt_weights_check_output(mpt_ctx *ctx, const char *from, const char *out);
+
 /* Writes one buffer a parameter, masters or gradients, as mpt_trainer_save_weights says. `root`
  * is that of the names; NULL: the model's own. */
 mpt_status mpt_weights_save(const mpt_graph *graph, const char *root,

@@ -42,6 +42,7 @@ typedef struct loader {
     const mpt_stored_tensor **found;  /* of each weight and alias of the map, or NULL */
     const mpt_stored_tensor **scales; /* what it is multiplied by, or NULL */
     fault_list faults[FAULT_COUNT];
+    bool other_words; /* a table is of another vocabulary than the data's */
     float *chunk;
 } loader;
 
@@ -69,6 +70,14 @@ static void hint_at(const loader *l) {
     else if (f[UNTIED].n)
         mpt_hint(l->map->ctx, "the model has one tensor for both: give it an output projection "
                               "of its own, or another checkpoint");
+    else if (l->other_words)
+        mpt_hint(l->map->ctx,
+                 "the vocabulary of %lld words comes from the data: name the data that the "
+                 "weights were trained on, by --data or data = ... of the recipe",
+                 (long long)l->map->graph->vocab);
+    else if (f[MISSING].n && !f[UNKNOWN].n)
+        mpt_hint(l->map->ctx, "is it a checkpoint of this model and size? Those of its proxy "
+                              "are for --model proxy");
     else
         mpt_hint(l->map->ctx, "is it a checkpoint of this model and size?");
 }
@@ -249,10 +258,12 @@ static void check_tensor(loader *l, int index) {
     const mpt_weight *w = &l->map->weights[weight];
     const mpt_stored_tensor *t = l->found[index], *scale = l->scales[index];
     float probe;
-    if (!same_shape(w, t))
+    if (!same_shape(w, t)) {
+        l->other_words |= t->rank == 2 && w->rank == 2 && t->dims[1] == w->dims[1] &&
+                          w->dims[0] == l->map->graph->vocab;
         add_fault(l, MISSHAPEN, "%.120s %s, expected %s", t->name,
                   print_shape(t->dims, t->rank).text, print_shape(w->dims, w->rank).text);
-    else if (!mpt_stored_tensor_floats(t, 0, t->elements > 0, &probe))
+    } else if (!mpt_stored_tensor_floats(t, 0, t->elements > 0, &probe))
         add_fault(l, MISTYPED, "%.120s (%s)", t->name, mpt_tensor_type_name(t->type));
     else if (is_narrow(t) && !scale)
         add_fault(l, UNSCALED, "%.120s (%s)", t->name, mpt_tensor_type_name(t->type));

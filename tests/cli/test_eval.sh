@@ -78,8 +78,8 @@ bad() {
     [ ! -e bad.out ] || wrong "an output is left"
 }
 bad t.st '{"x":{"dtype":"I32","shape":[2,3],"data_offsets":[0,24]}}' 'has no tensor tokens; a file' 24
-bad t.st '{"tokens":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}' 'tokens are F32, not I32' 24
-bad t.st '{"tokens":{"dtype":"I64","shape":[3],"data_offsets":[0,24]}}' 'tokens are I64, not I32' 24
+bad t.st '{"tokens":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}' 'tokens are F32, not I32 or I64' 24
+bad t.st '{"tokens":{"dtype":"I64","shape":[3],"data_offsets":[0,24]}}' 'tokens are \[3\]' 24
 bad t.st '{"tokens":{"dtype":"I32","shape":[6],"data_offsets":[0,24]}}' 'tokens are \[6\]' 24
 bad t.st '{"tokens":{"dtype":"I32","shape":[0,3],"data_offsets":[0,0]}}' 'tokens are \[0, 3\]: there is no token' 0
 bad t.st '{"tokens":{"dtype":"I32","shape":[2,3],"data_offsets":[0,24]}}' 'tokens are \[2, 3\], and there are no targets' 24
@@ -101,6 +101,54 @@ want_err '^t\.st: tokens\[0\]\[1\]: 96 is no token of this model; ids run from 0
 try eval gpt2.lua --weights "$W" --tokens t.st --out row.st --grads
 want_status 0
 want_out '1 rows of 2 tokens, 2 targets'
+
+# PyTorch's integers and its mask; all masked; an id past 32 bits.
+{ printf '\001\0\0\0\0\0\0\0\002\0\0\0\0\0\0\0'; printf '\234\377\377\377\377\377\377\377\002\0\0\0\0\0\0\0'; } | stored t.st '{"targets":{"dtype":"I64","shape":[1,2],"data_offsets":[16,32]},"tokens":{"dtype":"I64","shape":[1,2],"data_offsets":[0,16]}}'
+try eval gpt2.lua --weights "$W" --tokens t.st --out row.st --grads
+want_status 0
+want_out '1 rows of 2 tokens, 1 targets'
+{ printf '\001\0\0\0\002\0\0\0'; printf '\234\377\377\377\377\377\377\377'; } | stored t.st '{"targets":{"dtype":"I32","shape":[1,2],"data_offsets":[8,16]},"tokens":{"dtype":"I32","shape":[1,2],"data_offsets":[0,8]}}'
+try eval gpt2.lua --weights "$W" --tokens t.st --out bad.out --grads
+want_status 1
+want_err '^t\.st: all targets are masked'
+[ ! -e bad.out ] || wrong "an output is left"
+{ printf '\001\0\0\0\001\0\0\0'; printf '\002\0\0\0\0\0\0\0'; } | stored t.st '{"tokens":{"dtype":"I64","shape":[1,1,2],"data_offsets":[0,16]}}'
+try eval gpt2.lua --weights "$W" --tokens t.st --out bad.out
+want_status 1
+want_err '^t\.st: tokens\[0\]\[0\]: '
+
+# ---- a loss that is not finite ----
+
+# Every weight of the head is 8.5e37: finite, but logits of them are not.
+huge=huge.safetensors
+cp run/checkpoints/step-3/model.safetensors $huge
+header=$(($(od -An -tu4 -N4 $huge) + 8))
+head=$(head -c "$header" $huge | sed -n 's/.*"lm_head.weight":{[^}]*"data_offsets":\[\([0-9,]*\)\].*/\1/p')
+head -c $((${head#*,} - ${head%,*})) /dev/zero | tr '\0' '\176' |
+    dd of=$huge bs=1 seek=$((header + ${head%,*})) conv=notrunc 2>dd.err
+try eval small.lua --weights "$huge" --set train.sequence=32 --json
+want_status 3
+want_out '"loss": null, "bits_per_token": null, "perplexity": null'
+want_err '^mptrun: the loss is not finite, first in window [0-9]+ of [0-9]+: '
+try eval small.lua --weights "$huge" --set train.sequence=32
+want_status 3
+want_out '^loss (NaN|Inf)$'
+
+# ---- phases: the precision that the run ended in ----
+
+cat >phased.lua <<'END'
+return recipe { version = 1, name = "phased", model = require "models.mlp" "tiny",
+  precision = { rules = { rule { "linear", use = e2m1 } } },
+  phases = { phase { "first" }, phase { "late", from = 0.5, rules = { rule { "linear", use = bf16 } } } },
+  train = { steps = 3, batch = 2, sequence = 32, lr = constant { peak = 1e-3 } } }
+END
+try run phased.lua --out phased
+want_status 0
+ended=$(sed -n 's/.*validation loss \([0-9.]*\) nats.*/\1/p' out)
+try eval phased.lua --weights phased/checkpoints/step-3
+want_status 0
+want_out "^in the precision of phase 'late'$"
+want_out "^loss $ended nats a token"
 
 # ---- weights and outputs ----
 

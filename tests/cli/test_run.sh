@@ -141,3 +141,26 @@ for threads in 1 2; do
     mv out "dump-$threads"
 done
 cmp dump-1 dump-2 || wrong "the number of threads changes a tensor"
+
+# Batches that do not last, and leave nothing over: each said once. A vocabulary set beside --data.
+{ for i in 1 2 3 4; do printf '\\00%s\\0\\0\\0\\002\\0\\0\\0\\003\\0\\0\\0' $i; done; } >rows.txt
+# shellcheck disable=SC2059 # the escapes are the data
+printf "$(cat rows.txt)" | stored rows.st '{"tokens":{"dtype":"I32","shape":[2,2,3],"data_offsets":[0,48]}}'
+recipe batched.lua
+try batched.lua --data rows.st --set train.sequence=2 --set train.eval.every=1 --set data.vocab=77 \
+    --out batched --quiet
+want_status 0
+[ "$(grep -c 'rows.st: its 4 rows last for 2 of 3 steps, and then come again' err)" -eq 1 ] || wrong "not once"
+[ "$(grep -c 'no validation: batches of rows.st.* leave no sequence over' err)" -eq 1 ] || wrong "not once"
+try plan batched.lua --data rows.st --set train.sequence=2 --set data.vocab=77 --json
+want_status 0
+grep -q '"parameters": 13216' out || wrong "the vocabulary was dropped"
+try plan batched.lua --data rows.st --set train.sequence=2 --set data.vocab=3
+want_status 1
+printf 'some text of no great length, but long enough for a sequence' >some.txt
+try plan batched.lua --data some.txt --set data.vocab=77
+want_status 1
+want_err 'data.vocab: some.txt is text, which has the 256 bytes'
+try plan batched.lua --data rows.st --set data.seed=3
+want_status 2
+want_err 'which --data replaces'

@@ -71,6 +71,19 @@ cmp out first || wrong "the recipe with weights draws another text"
 try sample gone/text.lua
 want_status 2
 want_err 'name its --weights, or a run folder'
+try sample gone/nowhere
+want_status 1
+want_err '^mptrun: gone/nowhere: No such file or directory; name a run folder'
+ln -s loop loop
+try sample loop
+want_status 1
+want_err '^mptrun: loop: Too many levels'
+try sample run/checkpoints/step-20/model.safetensors
+want_status 1
+want_err 'is no run folder and no recipe'
+try sample gone/text.lua --weights run --model proxy
+want_status 1
+want_err 'it is a run folder: name its weights, run/checkpoints/step-N$'
 try sample
 want_status 2
 want_err 'which run folder, or which recipe\?'
@@ -96,6 +109,23 @@ printf 'damaged' >elsewhere/moved/checkpoints/step-3/model.safetensors
 try sample elsewhere/moved
 want_status 1
 want_no_out
+
+# The examples as they stand in the help: a vocabulary that the data gives.
+cp gone/corpus.txt corpus.txt
+try "$RECIPES/gpt2_base.lua" --data corpus.txt --out bytes --quiet --set train.steps=1 \
+    --set train.batch=1 --set train.micro_batch=1 --set train.sequence=16
+want_status 0
+for command in 'sample --tokens 3' 'export --out gpt2.bin' 'eval --set train.sequence=16'; do
+    # shellcheck disable=SC2086 # a list of words
+    try ${command%% *} "$RECIPES/gpt2_base.lua" --weights bytes/checkpoints/step-1 ${command#* } \
+        --data corpus.txt
+    want_status 0
+    # shellcheck disable=SC2086 # a list of words
+    try ${command%% *} "$RECIPES/gpt2_base.lua" --weights bytes/checkpoints/step-1 ${command#* }
+    want_status 1
+    want_err 'wte.weight \[256, 128\], expected \[128, 128\]; the vocabulary of 128 words comes from the data'
+    want_err 'by --data or data = '
+done
 
 # A model of words is none of bytes.
 recipe words.lua

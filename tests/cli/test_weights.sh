@@ -76,3 +76,30 @@ want_status 1
 want_err '^x.bin: llm.c has no float16 checkpoints; write it as fp32 or bf16$'
 try export gpt2.lua --out gpt2.lua/x.safetensors
 want_status 1
+
+# An output that is the input: refused, however it is named, and the input keeps its bytes.
+mkdir folder
+cp "$ORACLE/gpt2/model.safetensors" folder/model.safetensors
+ln -s folder/model.safetensors link.safetensors
+ln -s folder linked
+cp gpt2.bin own.bin
+for pair in 'folder folder' 'folder folder/model.safetensors' 'folder folder/new.safetensors' \
+    'folder/model.safetensors folder' 'folder/model.safetensors link.safetensors' \
+    'link.safetensors folder/model.safetensors' 'linked folder' 'link.safetensors folder' \
+    'folder ./linked/model.safetensors' 'own.bin own.bin' 'own.bin ./own.bin'; do
+    try export gpt2.lua --weights "${pair% *}" --out "${pair#* }"
+    want_status 1
+    want_no_out
+    want_err 'is among the weights that are read from .*; name another output$'
+    cmp folder/model.safetensors "$ORACLE/gpt2/model.safetensors" || wrong "the input was replaced"
+    cmp own.bin gpt2.bin || wrong "the input was replaced"
+    [ "$(ls folder)" = model.safetensors ] || wrong "a file lies among the weights"
+done
+
+# Weights of fewer layers: those of a proxy, it may be.
+sed 's/n_layer = 2/n_layer = 1/' gpt2.lua >fewer.lua
+try export fewer.lua --out fewer.safetensors
+want_status 0
+try export gpt2.lua --weights fewer.safetensors --out more.safetensors
+want_status 1
+want_err 'tensors missing: .*Those of its proxy are for --model proxy$'

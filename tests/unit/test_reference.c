@@ -419,6 +419,20 @@ static void test_texts_when_they_show_a_file_then_it_loads(void **state) {
     mpt_lua_finish(ctx, recipe);
 }
 
+static void test_word_when_from_config_then_the_models_text(void **state) {
+    (void)state;
+    static const char *const words[] = {"from_config", "model.from_config"};
+    mpt_ctx *ctx = mpt_test_ctx();
+    for (size_t i = 0; i < MPT_COUNT(words); i++) {
+        mpt_str text;
+        mpt_str_init(&text, ctx);
+        assert_mpt_ok(ctx, mpt_recipe_reference(ctx, words[i], keep, &text));
+        assert_non_null(strstr(text.data, "`model.from_config \"FOLDER\"`"));
+        mpt_str_deinit(&text);
+    }
+    mpt_ctx_destroy(ctx);
+}
+
 /* The Lua files of a folder are those of a list, and no more. */
 static void check_folder(const char *folder, const mpt_reference_word *list) {
     char path[512];
@@ -455,6 +469,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_reference_when_operations_then_each_stands_in_its_class),
     cmocka_unit_test(test_reference_when_the_writer_refuses_then_io),
     cmocka_unit_test(test_word_when_known_then_only_what_concerns_it),
+    cmocka_unit_test(test_word_when_from_config_then_the_models_text),
     cmocka_unit_test(test_word_when_unknown_then_the_nearest_is_suggested),
     cmocka_unit_test(test_word_when_any_of_the_schema_then_answered),
     cmocka_unit_test(test_defaults_when_claimed_then_the_field_takes_them),

@@ -420,7 +420,7 @@ MPT_API MPT_CHECKED mpt_status mpt_trainer_save_weights(const mpt_trainer *train
                                                         const mpt_save_options *options);
 /* From one file of weights to another, in memory for the weights alone; `from` NULL: the
  * initial ones. A program for it is compiled as for training, since the model says what the
- * names are. */
+ * names are. MPT_INVALID where `to` is, or lies among, the weights that `from` names. */
 MPT_API MPT_CHECKED mpt_status mpt_program_export_weights(const mpt_program *program,
                                                           const char *from, const char *to,
                                                           const mpt_save_options *options);
