@@ -80,14 +80,15 @@ static void test_graph_when_a_later_drawing_fails_then_its_own_error_is_given(vo
 
 static void test_graph_when_a_name_is_no_name_then_refused(void **state) {
     (void)state;
-    static const char *const names[] = {"ab{x}", "a*", "a?", "[a]",  "a b", "a..b",
-                                        ".a",    "a.", "a/", "a\\n", "a}",  "\\195\\164"};
+    static const char *const names[] = {"ab{x}", "a*", "a?", "[a]", "a b",       "a..b",
+                                        ".a",    "a.", "a/", "a}",  "\\195\\164"};
     char text[512], body[128];
     for (size_t i = 0; i < MPT_COUNT(names); i++) {
         snprintf(body, sizeof body, "x = nn.linear { '%s', x, out = 32 }", names[i]);
         assert_int_equal(draw_and_plan(body, text), MPT_INVALID);
-        assert_non_null(strstr(text, "r.lua:5: the name of a layer"));
-        assert_non_null(strstr(text, "names are letters, digits"));
+        if (!strstr(text, "r.lua:5: ") || !strstr(text, "the name of a layer") ||
+            !strstr(text, "names are letters, digits"))
+            fail_msg("'%s': %s", names[i], text);
     }
     assert_int_equal(draw_and_plan("x = nn.linear { 'a_b-c.d0', x, out = 32 }", text), MPT_OK);
 }
