@@ -194,8 +194,7 @@ static mpt_status print_text(const mpt_program *program, mpt_print what, const c
                              mpt_str *text) {
     switch (what) {
     case MPT_PRINT_PLAN:
-        mpt_plan_print(program, text);
-        return MPT_OK;
+        return mpt_plan_print(program, text);
     case MPT_PRINT_JSON:
         return mpt_plan_json(program, text);
     case MPT_PRINT_SCHEDULE_JSON:

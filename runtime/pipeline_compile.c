@@ -57,6 +57,41 @@ static mpt_status check_names(const mpt_graph *graph) {
     return status;
 }
 
+static uint64_t hash_parameters(const mpt_graph *graph) {
+    uint64_t chain[4] = {0};
+    for (int i = 0; i < graph->n_params; i++) {
+        const mpt_param *p = &graph->params[i];
+        float init[4] = {(float)p->init.kind, p->init.a, p->init.b, p->rate};
+        chain[1] = mpt_hash(p->name, strlen(p->name));
+        chain[2] = mpt_hash(init, sizeof init);
+        chain[3] = mpt_hash(graph->values[p->value].dims, sizeof graph->values[0].dims);
+        chain[0] = mpt_hash(chain, sizeof chain);
+    }
+    return chain[0];
+}
+
+/* A model is drawn more than once: for each phase, and again for figures. Where drawings
+ * differ, one would be planned and another trained. */
+static mpt_status check_same(mpt_recipe *recipe, bool proxy, const mpt_graph *graph) {
+    const mpt_model_ref *model = proxy ? &recipe->proxy : &recipe->model;
+    const mpt_drawn *last = &recipe->drawn[proxy];
+    mpt_drawn now = {graph->batch, graph->sequence, graph->vocab, hash_parameters(graph), 0};
+    char nodes[17];
+    mpt_schedule_hash(graph, nodes);
+    now.hash = mpt_hash(nodes, sizeof nodes);
+    bool alike = now.sequence == last->sequence && now.vocab == last->vocab;
+    if (alike && (now.parameters != last->parameters ||
+                  (now.batch == last->batch && now.hash != last->hash))) {
+        mpt_status status = MPT_FAIL(graph->ctx, MPT_INVALID, model->where,
+                                     "the model %s draws another graph each time", model->name);
+        mpt_hint(graph->ctx, "its graph must depend on its size alone: count nothing between "
+                             "drawings, and ask nothing that changes");
+        return status;
+    }
+    recipe->drawn[proxy] = now;
+    return MPT_OK;
+}
+
 static mpt_status draw(mpt_recipe *recipe, const mpt_drawing *drawing, mpt_graph *graph) {
     const mpt_model_ref *model = drawing->proxy ? &recipe->proxy : &recipe->model;
     mpt_nn nn = {.graph = graph, .where = model->where, .prefix = "", .block = -1};
@@ -70,7 +105,8 @@ static mpt_status draw(mpt_recipe *recipe, const mpt_drawing *drawing, mpt_graph
     if (graph->n_params == 0)
         return MPT_FAIL(graph->ctx, MPT_INVALID, model->where,
                         "the model %s has no parameters to train", model->name);
-    return check_names(graph);
+    MPT_TRY(check_names(graph));
+    return check_same(recipe, drawing->proxy, graph);
 }
 
 mpt_status mpt_pipeline_draw(mpt_recipe *recipe, const mpt_drawing *drawing, bool own_tokens,
@@ -436,6 +472,7 @@ mpt_status mpt_compile(mpt_recipe *recipe, const mpt_compile_options *options,
     c.n_threads = c.options.n_threads > 0 ? c.options.n_threads : mpt_system_processors();
     if (!recipe->frozen)
         MPT_TRY(mpt_recipe_freeze(recipe));
+    memset(recipe->drawn, 0, sizeof recipe->drawn); /* a host may have changed its model */
     MPT_TRY(mpt_data_open(c.ctx, &recipe->data, c.options.data, recipe->file, &c.data));
     mpt_status status = compile_choice(&c, out);
     if (status == MPT_OK)

@@ -111,8 +111,10 @@ void mpt_model_check(lua_State *L, int model) {
     mpt_lua_value_fields(L, model);
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
         const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
-        const char *nearest = mpt_nearest(key, known, (int)MPT_COUNT(known));
-        if (!nearest || strcmp(nearest, key) != 0)
+        bool is_known = false;
+        for (size_t i = 0; i < MPT_COUNT(known); i++)
+            is_known = is_known || strcmp(known[i], key) == 0;
+        if (!is_known)
             MPT_SANDBOX_FAIL(
                 L, mpt_lua_value_where(L, model, -2),
                 "model has name, sizes, graph, root, prefix, defaults, only, config",

@@ -56,8 +56,8 @@ const char *mpt_nearest(const char *word, const char *const *names, int n) {
         return NULL;
     int best_distance = (int)strlen(word) / 3 + 1; /* farther away is a guess, not a slip */
     for (int i = 0; i < n; i++) {
-        if (!names[i])
-            continue;
+        if (!names[i] || strcmp(word, names[i]) == 0)
+            continue; /* the word itself is no way out */
         int d = distance(word, names[i]);
         if (d < best_distance || (d == best_distance && !best)) {
             best = names[i];

@@ -279,7 +279,7 @@ void mpt_options_help(FILE *out, mpt_command command) {
     fputs("\nexit status:\n"
           "  0  done, or training ended after a step because a signal asked (stderr says so)\n"
           "  1  the recipe, a quantizer, the data, a checkpoint or an output is wrong\n"
-          "  2  the command line is wrong\n"
+          "  2  the command line is wrong, or --out names a folder that is not empty\n"
           "  3  training stopped itself\n"
           "  4  the machine failed: disk, memory or device\n"
           "  129, 130, 143  ended by SIGHUP, SIGINT or SIGTERM: a second one, or one outside "

@@ -20,7 +20,15 @@ const char *mpt_pass_name(mpt_pass pass) {
 mpt_status mpt_graph_create(mpt_ctx *ctx, int64_t batch, int64_t sequence, int64_t vocab,
                             mpt_graph **out) {
     *out = NULL;
-    if (batch < 1 || sequence < 1 || vocab < 1 || batch > LARGEST / sequence)
+    if (batch >= 1 && sequence >= 1 && batch > LARGEST / sequence) {
+        mpt_status status =
+            MPT_FAIL(ctx, MPT_INVALID, MPT_NOWHERE,
+                     "batch %lld times sequence %lld is more tokens than a tensor can hold",
+                     (long long)batch, (long long)sequence);
+        mpt_hint(ctx, "lower train.batch, train.micro_batch or train.sequence");
+        return status;
+    }
+    if (batch < 1 || sequence < 1 || vocab < 1)
         return MPT_FAIL(ctx, MPT_INVALID, MPT_NOWHERE,
                         "batch %lld, sequence %lld and vocabulary %lld must all be at least 1",
                         (long long)batch, (long long)sequence, (long long)vocab);

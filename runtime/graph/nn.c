@@ -54,6 +54,30 @@ static const char *prefix_of(const mpt_nn *nn) {
     return nn->prefix ? nn->prefix : "";
 }
 
+/* Names are letters, digits, '_', '-' and '.' between them: what else would be a pattern in a
+ * rule, or no name in a checkpoint. */
+static mpt_status check_name(const mpt_nn *nn, const char *what, const char *name) {
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                  "0123456789_-.";
+    size_t n = strlen(name), good = strspn(name, allowed);
+    mpt_ctx *ctx = nn->graph->ctx;
+    mpt_status status;
+    if (good < n && (unsigned char)name[good] > ' ' && (unsigned char)name[good] < 127)
+        status = MPT_FAIL(ctx, MPT_INVALID, nn->where, "the name of a %s, '%s', has a '%c'",
+                          what, name, name[good]);
+    else if (good < n)
+        status = MPT_FAIL(ctx, MPT_INVALID, nn->where,
+                          "the name of a %s has a character of code %d at %zu", what,
+                          (int)(unsigned char)name[good], good + 1);
+    else if (n == 0 || name[0] == '.' || name[n - 1] == '.' || strstr(name, ".."))
+        status = MPT_FAIL(ctx, MPT_INVALID, nn->where,
+                          "the name of a %s, '%s', has an empty part", what, name);
+    else
+        return MPT_OK;
+    mpt_hint(ctx, "names are letters, digits, '_' and '-', with single dots between parts");
+    return status;
+}
+
 /* ---- blocks ---- */
 
 static mpt_status block_begin(mpt_nn *nn, const char *root, int index) {
@@ -66,6 +90,7 @@ static mpt_status block_begin(mpt_nn *nn, const char *root, int index) {
                         "block %d begins, expected block %d: blocks are numbered from 0, in "
                         "order",
                         index, graph->n_blocks);
+    MPT_TRY(check_name(nn, "root of blocks", root));
     const char *prefix = mpt_arena_printf(&graph->arena, "%s.%d.", root, index);
     if (!prefix)
         return MPT_OUT_OF_MEMORY;
@@ -129,13 +154,15 @@ mpt_status mpt_nn_positions(mpt_nn *nn, mpt_value_id *out) {
 
 /* ---- layers ---- */
 
-static mpt_status copy_parts(mpt_graph *graph, mpt_layer *layer, const mpt_nn_args *args) {
+static mpt_status copy_parts(const mpt_nn *nn, mpt_layer *layer, const mpt_nn_args *args) {
+    mpt_graph *graph = nn->graph;
     if (args->n_parts == 0)
         return MPT_OK;
     const char **parts = mpt_arena_alloc(&graph->arena, sizeof *parts * (size_t)args->n_parts);
     if (!parts)
         return MPT_OUT_OF_MEMORY;
     for (int i = 0; i < args->n_parts; i++) {
+        MPT_TRY(check_name(nn, "part", args->parts[i]));
         parts[i] = mpt_arena_strdup(&graph->arena, args->parts[i]);
         if (!parts[i])
             return MPT_OUT_OF_MEMORY;
@@ -169,6 +196,7 @@ static void learn_parts(mpt_graph *graph, const mpt_node *split) {
 static mpt_status add_layer(mpt_nn *nn, const nn_word *word, const mpt_nn_args *args,
                             mpt_node *node) {
     mpt_graph *graph = nn->graph;
+    MPT_TRY(check_name(nn, "layer", args->name));
     const char *path = mpt_arena_printf(&graph->arena, "%s%s", prefix_of(nn), args->name);
     mpt_layer *layers = mpt_arena_grow(&graph->arena, graph->layers, sizeof *layers,
                                        graph->n_layers, &graph->cap_layers);
@@ -186,7 +214,7 @@ static mpt_status add_layer(mpt_nn *nn, const nn_word *word, const mpt_nn_args *
         layer->kind = MPT_LAYER_HEAD;
     if (args->router)
         layer->kind = MPT_LAYER_ROUTER;
-    MPT_TRY(copy_parts(graph, layer, args));
+    MPT_TRY(copy_parts(nn, layer, args));
     node->layer = graph->n_layers++;
     return mpt_name_index_add(&graph->layer_names, &graph->arena, path, node->layer);
 }

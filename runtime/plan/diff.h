@@ -70,6 +70,9 @@ mpt_status mpt_diff_add(const mpt_diff *diff, mpt_diff_rows *rows, const char *n
 mpt_status mpt_diff_fields(mpt_diff *diff);
 mpt_status mpt_diff_model(mpt_diff *diff);
 
+/* diff_ops.c: operations, their attributes and initial weights, for models of equal shapes. */
+mpt_status mpt_diff_operations(mpt_diff *diff);
+
 /* diff_layers.c: precision, pair of phases by pair. */
 mpt_status mpt_diff_layers(mpt_diff *diff, mpt_diff_pair *pair);
 

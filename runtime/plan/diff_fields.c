@@ -101,7 +101,14 @@ static mpt_diff_rows *rows_of(mpt_diff *diff, const line *l) {
         return proxy ? NULL : &diff->training;
     if (starts(l, "data"))
         return &diff->training;
+    if (proxy ? starts(l, "proxy.") : starts(l, "model."))
+        return &diff->model; /* a field of a table; its first line is told of by the plan */
     return starts(l, "proxy") && !proxy ? &diff->model : NULL;
+}
+
+/* Whether it is a field of a table that gives a model's size. */
+static bool is_size(const line *l) {
+    return starts(l, "model.") || starts(l, "proxy.");
 }
 
 /* One field; NULL: that side has none. */
@@ -111,6 +118,8 @@ static mpt_status add_field(mpt_diff *diff, const line *a, const line *b) {
     const char *value[2] = {NULL, NULL};
     if (a && b && a->n_value == b->n_value && !memcmp(a->value, b->value, a->n_value))
         return MPT_OK;
+    if (is_size(any) && !(a && b))
+        return MPT_OK; /* the other side is a named size: its shapes are compared */
     if (!rows) {
         diff->n_proxy += a && b && starts(any, "train.");
         return MPT_OK;
@@ -284,5 +293,7 @@ mpt_status mpt_diff_model(mpt_diff *diff) {
     MPT_TRY(mpt_diff_add(diff, &diff->model, "model", model[0], model[1]));
     for (int i = 0; i < 3; i++)
         MPT_TRY(mpt_diff_add(diff, &diff->model, names[i], text[0][i].data, text[1][i].data));
-    return compare_roles(diff);
+    bool same_shapes = diff->same_layers || strcmp(text[0][0].data, text[1][0].data) == 0;
+    MPT_TRY(compare_roles(diff));
+    return same_shapes ? mpt_diff_operations(diff) : MPT_OK;
 }

@@ -83,9 +83,10 @@ mpt_status mpt_diff_json(const mpt_diff *diff, mpt_str *out) {
     json_t *json =
         json_pack("{s:o, s:o, s:b, s:b, s:b, s:o, s:o, s:o, s:o, s:i}", "a",
                   side_json(diff->side[0]), "b", side_json(diff->side[1]), "identical",
-                  (int)mpt_diff_is_empty(diff), "same_schedules", (int)diff->same_schedules,
-                  "same_layers", (int)diff->same_layers, "model", rows_json(&diff->model),
-                  "precision", rows_json(&diff->precision), "phases", pairs_json(diff),
-                  "training", rows_json(&diff->training), "proxy_fields", diff->n_proxy);
+                  (int)(mpt_diff_is_empty(diff) && diff->same_schedules), "same_schedules",
+                  (int)diff->same_schedules, "same_layers", (int)diff->same_layers, "model",
+                  rows_json(&diff->model), "precision", rows_json(&diff->precision), "phases",
+                  pairs_json(diff), "training", rows_json(&diff->training), "proxy_fields",
+                  diff->n_proxy);
     return mpt_json_print(diff->ctx, json, out);
 }

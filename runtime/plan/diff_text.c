@@ -144,7 +144,8 @@ static void add_equal(mpt_sheet *sheet, const mpt_diff *diff) {
         mpt_sheet_note(sheet, "  they say the same and compile to the same schedules");
         return;
     }
-    mpt_sheet_heading(sheet, "no difference in effect");
+    mpt_sheet_heading(sheet, diff->same_schedules ? "no difference in effect"
+                                                  : "the schedules differ");
     if (diff->same_schedules)
         mpt_sheet_note(sheet,
                        "  they are written differently and compile to the same schedules");

@@ -13,7 +13,7 @@
 #include "recipe/target.h"
 
 /* The plan as aligned text, at most 100 columns wide. */
-void mpt_plan_print(const mpt_program *program, mpt_str *out);
+mpt_status mpt_plan_print(const mpt_program *program, mpt_str *out);
 
 /* The plan as JSON, in the shape that the manual page mptrun(1) gives. */
 mpt_status mpt_plan_json(const mpt_program *program, mpt_str *out);

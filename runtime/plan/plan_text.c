@@ -221,11 +221,12 @@ static void print_warnings(const mpt_program *program, mpt_str *out) {
         mpt_text_line(out, "warnings", "none");
 }
 
-void mpt_plan_print(const mpt_program *program, mpt_str *out) {
+mpt_status mpt_plan_print(const mpt_program *program, mpt_str *out) {
     mpt_plan plan;
     mpt_arena arena;
     mpt_arena_init(&arena, program->ctx);
-    if (mpt_plan_collect(program, &arena, &plan) == MPT_OK) {
+    mpt_status status = mpt_plan_collect(program, &arena, &plan);
+    if (status == MPT_OK) {
         print_head(&plan, out);
         mpt_plan_print_formats(&plan, out);
         print_phases(&plan, out);
@@ -233,8 +234,7 @@ void mpt_plan_print(const mpt_program *program, mpt_str *out) {
         print_defaults(&plan, out);
         print_warnings(program, out);
         mpt_text_line(out, "recipe hash", program->recipe_hash);
-    } else {
-        out->failed = true;
     }
     mpt_arena_deinit(&arena);
+    return status;
 }

@@ -368,7 +368,12 @@ static mpt_status fail_unknown(mpt_ctx *ctx, reference *r) {
     mpt_status status = MPT_FAIL(ctx, MPT_INVALID, MPT_NOWHERE,
                                  "the recipe language has no word '%s'", r->word);
     const char *last = strrchr(r->word, '.');
-    const char *near = mpt_nearest(last ? last + 1 : r->word, r->names, r->n_names);
+    const char *near = NULL;
+    for (int i = 0; last && !near && i < r->n_names; i++)
+        if (r->names[i] && strcmp(r->names[i], last + 1) == 0)
+            near = r->names[i]; /* a field, of something else */
+    if (!near)
+        near = mpt_nearest(last ? last + 1 : r->word, r->names, r->n_names);
     if (near)
         mpt_hint(ctx, "did you mean '%s'?", near);
     else

@@ -18,7 +18,8 @@
     X(SCAN, "scan", "the Mamba-2 state-space scan")                                            \
     X(CONV, "conv", "the depthwise causal convolution")                                        \
     X(ROUTER, "router", "the choice of experts")                                               \
-    X(OTHER, "other", "elementwise operations and losses: they take the widest input")
+    X(OTHER, "other",                                                                          \
+      "elementwise operations and losses: no rule speaks of them, they take the widest input")
 
 typedef enum mpt_layer_kind {
 #define MPT_LAYER_KIND_ENUM(id, name, doc) MPT_LAYER_##id,

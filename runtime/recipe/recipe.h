@@ -202,6 +202,13 @@ typedef struct mpt_model_ref {
     mpt_where where;
 } mpt_model_ref;
 
+/* What was drawn last: each drawing of this shape must give the same graph. */
+typedef struct mpt_drawn {
+    int64_t batch, sequence, vocab; /* batch 0: nothing yet */
+    uint64_t parameters;            /* their hash: the same for every batch */
+    uint64_t hash;                  /* of the whole graph */
+} mpt_drawn;
+
 /* The `where` of a host's rule, as mpt_source.where asks for it by number. */
 typedef struct mpt_host_predicate {
     mpt_layer_fn fn;
@@ -269,6 +276,7 @@ struct mpt_recipe {
     int n_allow, cap_allow;
     const char **allow; /* names of warnings to keep quiet */
     bool frozen;
+    mpt_drawn drawn[2]; /* by its model and by its proxy, since it was last compiled */
 };
 
 /* An empty recipe with all defaults. `file` may be NULL: a host's recipe. */

@@ -312,11 +312,33 @@ static const char *head_path(const char *selector, const mpt_layer_list *model) 
     return NULL;
 }
 
+/* Whether the selector speaks of layers of kind other, of which no rule can say anything. */
+static bool means_other(const char *selector, const mpt_layer_list *model) {
+    if (strcmp(selector, "other") == 0)
+        return true;
+    for (int i = 0; i < model->n; i++)
+        if (model->layers[i].kind == MPT_LAYER_OTHER &&
+            mpt_glob_match(selector, model->layers[i].path))
+            return true;
+    return false;
+}
+
+static mpt_status fail_other(mpt_ctx *ctx, const mpt_rule *rule, const char *path,
+                             const char *selector) {
+    mpt_status status =
+        MPT_FAIL(ctx, MPT_INVALID, rule->where,
+                 "%s: '%s': no rule speaks of layers of kind other", path, selector);
+    mpt_hint(ctx, "they take the widest input; precision.ops sets the formats of operations");
+    return status;
+}
+
 /* Nearest names to a selector that matches nothing: kinds, "*.o_proj", "layers.*.o_proj", and
  * the paths themselves. */
 static mpt_status fail_unmatched(mpt_ctx *ctx, const mpt_rule *rule, const char *path,
                                  const char *selector, const mpt_layer_list *model) {
     mpt_arena arena;
+    if (means_other(selector, model))
+        return fail_other(ctx, rule, path, selector);
     mpt_arena_init(&arena, ctx);
     int n = 0, cap = MPT_LAYER_OTHER + 3 * model->n;
     const char **names = mpt_arena_alloc(&arena, mpt_size_mul(sizeof *names, (size_t)cap));

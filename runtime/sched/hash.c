@@ -35,43 +35,55 @@ static void add_quantizer(text *t, const char *side, const mpt_quantizer *q, uin
         add(t, " %" PRIu32, operand);
 }
 
-/* What besides operands decides an op's numbers. The optimizer's settings are the recipe
- * hash's. */
-static void add_attrs(text *t, const mpt_node *node) {
+/* Members that hold a side's quantizer, where this op reads them. */
+static void add_quantizers(text *t, const mpt_node *node) {
     const mpt_attrs *a = &node->attrs;
-    if (node->op == MPT_OP_grad_reduce)
-        add(t, " %s", mpt_dtype_name(a->reduce));
-    if (node->pass == MPT_PASS_UPDATE)
-        return;
-    add(t, " batch %" PRId64 " sequence %" PRId64 " eps %a scale %a alpha %a", a->batch,
-        a->sequence, (double)a->eps, (double)a->scale, (double)a->alpha);
-    add(t, " heads %" PRId32 " %" PRId32 " %" PRId32 " groups %" PRId32 " state %" PRId32,
-        a->heads, a->kv_heads, a->head_dim, a->groups, a->state);
-    add(t, " kernel %" PRId32 " exact %d sizes", a->kernel, a->exact);
-    for (int i = 0; i < a->n_sizes && i < MPT_MAX_PARTS; i++)
-        add(t, " %" PRId64, a->sizes[i]);
-    if (a->sum.accumulate != MPT_DTYPE_FP32)
-        add(t, " accumulate %s", mpt_dtype_name(a->sum.accumulate));
-    if (a->sum.promote)
-        add(t, " promote %" PRId32, a->sum.promote);
-    if (node->op == MPT_OP_rope || node->op == MPT_OP_rope_grad)
-        add(t, " rope %a %" PRId32 " %d %a %a %a %" PRId32, (double)a->rope.theta, a->rope.dims,
-            (int)a->rope.scaling, (double)a->rope.factor, (double)a->rope.low_freq_factor,
-            (double)a->rope.high_freq_factor, a->rope.original_positions);
-    if (node->op == MPT_OP_dropout)
-        add(t, " p %a", (double)a->p);
     bool copies = node->op == MPT_OP_quantize || node->op == MPT_OP_record_amax;
-    if (copies && a->has_row)
+    if ((copies && a->has_row) || node->op == MPT_OP_scale_update)
         add_quantizer(t, "row", &a->row, a->row_operand);
     if (copies && a->has_col)
         add_quantizer(t, "column", &a->col, a->col_operand);
-    if (a->top_k)
-        add(t,
-            " experts %" PRId32 " of %" PRId32 " groups %" PRId32 " align %" PRId32
-            " softmax %d normalize %d",
-            a->top_k, a->experts, a->top_groups, a->align, a->by_softmax, a->normalize);
-    if (a->softmax != MPT_DTYPE_FP32)
-        add(t, " softmax %s", mpt_dtype_name(a->softmax));
+}
+
+/* Each is a name and a value: nine digits are enough for any float. */
+static void add_numbers(text *t, const mpt_attrs *a) {
+    add(t, " batch %" PRId64 " sequence %" PRId64 " eps %.9g scale %.9g alpha %.9g", a->batch,
+        a->sequence, (double)a->eps, (double)a->scale, (double)a->alpha);
+    add(t, " heads %" PRId32 " kv_heads %" PRId32 " head_dim %" PRId32 " groups %" PRId32,
+        a->heads, a->kv_heads, a->head_dim, a->groups);
+    add(t, " state %" PRId32 " kernel %" PRId32 " exact %d p %.9g rate %.9g", a->state,
+        a->kernel, a->exact, (double)a->p, (double)a->rate);
+    add(t, " experts %" PRId32 " top_k %" PRId32 " top_groups %" PRId32 " align %" PRId32,
+        a->experts, a->top_k, a->top_groups, a->align);
+    add(t, " by_softmax %d normalize %d", a->by_softmax, a->normalize);
+    for (int i = 0; i < a->n_sizes && i < MPT_MAX_PARTS; i++)
+        add(t, " sizes[%d] %" PRId64, i, a->sizes[i]);
+    add(t, " accumulate %s promote %" PRId32 " softmax %s", mpt_dtype_name(a->sum.accumulate),
+        a->sum.promote, mpt_dtype_name(a->softmax));
+    add(t, " rope.theta %.9g rope.dims %" PRId32 " rope.scaling %d rope.factor %.9g",
+        (double)a->rope.theta, a->rope.dims, (int)a->rope.scaling, (double)a->rope.factor);
+    add(t, " rope.low_freq_factor %.9g rope.high_freq_factor %.9g",
+        (double)a->rope.low_freq_factor, (double)a->rope.high_freq_factor);
+    add(t, " rope.original_positions %" PRId32, a->rope.original_positions);
+}
+
+/* What besides operands decides an op's numbers. The optimizer's settings are the recipe
+ * hash's; the rate of a choice of experts is the model's. */
+static void add_attrs(text *t, const mpt_node *node) {
+    if (node->op == MPT_OP_grad_reduce)
+        add(t, " reduce %s", mpt_dtype_name(node->attrs.reduce));
+    if (node->op == MPT_OP_moe_balance)
+        add(t, " rate %.9g", (double)node->attrs.rate);
+    if (node->pass != MPT_PASS_UPDATE)
+        add_numbers(t, &node->attrs);
+    add_quantizers(t, node);
+}
+
+void mpt_node_attrs_text(const mpt_node *node, char *out, size_t size) {
+    text t = {.len = 0};
+    t.data[0] = 0;
+    add_attrs(&t, node);
+    snprintf(out, size, "%s", t.data);
 }
 
 static void add_value(text *t, const mpt_graph *graph, mpt_value_id v) {

@@ -101,6 +101,11 @@ mpt_status mpt_schedule_verify(const mpt_phase_program *program);
  * kernels, device, threads, learning rate or data. */
 void mpt_schedule_hash(const mpt_graph *graph, char out[17]);
 
+/* The attributes that decide a node's numbers, as the hash covers them: names and values, a
+ * space before each. What does not fit is cut. */
+enum { MPT_ATTRS_TEXT = 4096 };
+void mpt_node_attrs_text(const mpt_node *node, char *out, size_t size);
+
 /* Where a node comes from: the rule that decided its layer's precision, else the model's line;
  * file NULL where nobody said anything. */
 mpt_where mpt_schedule_where(const mpt_phase_program *program, const mpt_node *node);

@@ -80,8 +80,9 @@ enum {
     FEW_ROWS = 32
 };
 
-static const double row_seconds = 0.6; /* the repeats of one line, copies included */
-static const double run_seconds = 0.1; /* a run that takes longer is cut to fewer rows */
+static const double row_seconds = 0.6;    /* the repeats of one line, copies included */
+static const double least_seconds = 2e-3; /* of what is timed at once */
+static const double run_seconds = 0.1;    /* a run that takes longer is cut to fewer rows */
 
 typedef struct bench {
     mpt_ctx *ctx;
@@ -137,7 +138,7 @@ static void fill(bench *b) {
 static void copy(const bench *b) {
     enum { PIECE = 1 << 16 };
     int64_t n = (int64_t)(elements(b) * sizeof(float));
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (n > PIECE)
     for (int64_t at = 0; at < n; at += PIECE)
         memcpy((char *)b->y + at, (const char *)b->x + at,
                (size_t)(n - at < PIECE ? n - at : PIECE));
@@ -250,10 +251,16 @@ static double median(double *values, int n) {
     return values[n / 2];
 }
 
+/* Seconds of one call. What takes less than the clock can tell well is repeated. */
 static double timed(const bench *b, void (*what)(const bench *b)) {
-    double start = omp_get_wtime();
-    what(b);
-    return omp_get_wtime() - start;
+    double start = omp_get_wtime(), spent;
+    int n = 0;
+    do {
+        what(b);
+        n++;
+        spent = omp_get_wtime() - start;
+    } while (spent < least_seconds);
+    return spent / n;
 }
 
 /* Copies and runs in turn, a copy last. The first of each finds cold caches and does not count.

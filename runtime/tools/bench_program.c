@@ -7,6 +7,7 @@
  * minute to minute; the best of both counts, and is compared with the fastest step. */
 #include "tools/bench_program.h"
 
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 
@@ -17,7 +18,8 @@
 #include "train/trainer.h"
 
 enum { WARM_UP = 2, USUAL_STEPS = 5, MOST_STEPS = 4096 };
-enum { USUAL_PEAK = 2048, MOST_PEAK = 16384, PEAK_REPEATS = 3 };
+enum { USUAL_PEAK = 2048, MOST_PEAK = 16384, PEAK_REPEATS = 5 };
+static const double PEAK_SECONDS = 0.3; /* at least, of its repeats together */
 
 /* The time of a phase's ops, one number each; a phase is what one executor runs. */
 typedef struct watched {
@@ -101,8 +103,11 @@ static void sum_part(const watched *w, mpt_program_bench *result) {
         if (mpt_op_class_of(node->op) != MPT_OP_CLASS_GEMM)
             continue;
         result->gemm_seconds += best->seconds;
-        if (def && def->cost)
-            result->gemm_flops += def->cost(graph, node).flops * (double)best->calls;
+        double flops = def && def->cost ? def->cost(graph, node).flops : 0;
+        flops *= (double)best->calls;
+        result->gemm_flops += flops;
+        if (best->seconds > 0)
+            result->peak = fmax(result->peak, flops / best->seconds);
     }
 }
 
@@ -157,7 +162,8 @@ static mpt_status measure_peak(bench *b) {
     gemm.b = memory + each;
     gemm.c = memory + 2 * each;
     gemm.ldb = gemm.ldc = n;
-    for (int i = 0; i <= PEAK_REPEATS; i++) {
+    double begin = omp_get_wtime();
+    for (int i = 0; i <= PEAK_REPEATS || omp_get_wtime() - begin < PEAK_SECONDS; i++) {
         double start = omp_get_wtime();
         mpt_cpu_sgemm(&gemm);
         double rate = 2 * (double)n * (double)n * (double)n / (omp_get_wtime() - start);

@@ -22,7 +22,8 @@ typedef struct mpt_program_bench {
     /* Of the fastest step: the GEMMs of linear layers, and all by op. */
     double gemm_flops, gemm_seconds;
     mpt_step_time ops[MPT_OP_COUNT];
-    double peak;             /* FLOP/s of the library on large square matrices */
+    /* FLOP/s: the best of the library on large square matrices and of any one GEMM above. */
+    double peak;
     uint64_t bytes, planned; /* most memory; what the plan says. 0: the system does not say */
 } mpt_program_bench;
 

@@ -61,6 +61,7 @@ mpt_status mpt_trainer_skip(mpt_trainer *trainer, const mpt_step_result *r, int 
             (long long)r->step, fault, r->bad_tensor, falls);
     if (curable)
         return MPT_OK;
+    trainer->lost++;
     if (++trainer->skips_in_a_row < MPT_MAX_SKIPS)
         return MPT_OK;
     mpt_status status = MPT_FAIL(trainer->ctx, MPT_STOPPED, MPT_NOWHERE,

@@ -393,6 +393,28 @@ static mpt_status fail_untrained(const mpt_trainer *trainer) {
     return status;
 }
 
+/* So many skipped steps at the end are no accident: the weights are those from before. */
+enum { MOST_SKIPS_AT_END = 2 };
+
+/* Whether a run that trained some steps has gone wrong all the same. Steps that a dynamic loss
+ * scale may cure do not count: it finds its place with them. */
+static mpt_status check_skips(const mpt_trainer *trainer) {
+    mpt_status status;
+    if (trainer->skips_in_a_row > MOST_SKIPS_AT_END)
+        status = MPT_FAIL(trainer->ctx, MPT_STOPPED, MPT_NOWHERE,
+                          "the last %d steps were skipped: training has diverged",
+                          trainer->skips_in_a_row);
+    else if (trainer->lost > trainer->attempted / 2)
+        status = MPT_FAIL(trainer->ctx, MPT_STOPPED, MPT_NOWHERE,
+                          "%lld of %lld steps were skipped: training has diverged",
+                          (long long)trainer->lost, (long long)trainer->attempted);
+    else
+        return MPT_OK;
+    mpt_hint(trainer->ctx, "the metrics name the first bad tensor of each: keep its layer in a "
+                           "wider format, or lower the learning rate");
+    return status;
+}
+
 mpt_status mpt_trainer_finish(mpt_trainer *trainer) {
     mpt_metrics_line line;
     MPT_REQUIRE_OBJECT(trainer);
@@ -404,5 +426,5 @@ mpt_status mpt_trainer_finish(mpt_trainer *trainer) {
     mpt_metrics_number(&line, "eval_loss", trainer->last_eval);
     MPT_TRY(mpt_metrics_end(&line, trainer->ctx, trainer->metrics, trainer->metrics_ud));
     bool untrained = trainer->attempted > 0 && trainer->applied == 0;
-    return untrained ? fail_untrained(trainer) : MPT_OK;
+    return untrained ? fail_untrained(trainer) : check_skips(trainer);
 }

@@ -37,6 +37,7 @@ struct mpt_trainer {
     mpt_scaler scaler;
     mpt_faults faults;  /* that the host asked for */
     int skips_in_a_row; /* but those that a lower loss scale may cure */
+    int64_t lost;       /* skipped steps of that kind, in all */
     double tokens_seen;
     double last_eval; /* NAN before the first */
     bool told_empty;  /* that there is nothing to validate with */

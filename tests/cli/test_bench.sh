@@ -13,6 +13,11 @@ for name in bf16 e4m3 e5m2 e4m3_static nvfp4 nvfp4_sr nvfp4_2d nvfp4_rht_sr nvfp
     want_out "^$name +[0-9]+ +[0-9.]+ +[0-9.]+$"
 done
 want_no_err
+# A matrix of a few elements is repeated until the clock can tell: no fraction is out of reason.
+try bench --quantizers --rows 3 --cols 5 --threads 1
+want_status 0
+awk '$4 ~ /^[0-9.]+$/ && $4 > 20 { exit 1 }' out || wrong "a quantizer is far above its copy"
+
 try bench --quantizers --rows 64 --cols 96 --threads 1 --json
 want_status 0
 want_out '"name": "nvfp4_rht_sr"'

@@ -92,6 +92,10 @@ static void test_nearest_when_one_slip_then_found_and_when_far_then_null(void **
     assert_string_equal(mpt_nearest("hadmaard", names, 4), "hadamard");
     assert_string_equal(mpt_nearest("blok", names, 4), "block");
     assert_null(mpt_nearest("temperature", names, 4));
+    for (int i = 0; i < 4; i++) { /* never the word itself */
+        const char *near = mpt_nearest(names[i], names, 4);
+        assert_true(!near || strcmp(near, names[i]) != 0);
+    }
 }
 
 static void test_glob_when_patterns_vary_then_matches_as_documented(void **state) {

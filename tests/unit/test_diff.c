@@ -2,6 +2,7 @@
 #include "inspect_fixture.h"
 
 #include "allowance.h"
+#include "runtime/pipeline.h"
 
 static void diff(const compiled *a, const compiled *b, bool json, mpt_str *out) {
     mpt_diff_options options = MPT_DIFF_OPTIONS_INIT;
@@ -135,6 +136,46 @@ static void test_text_when_other_layers_compute_otherwise_then_compute(void **st
                PARTS("norm (all 3 layers)\n", "compute|fp32|bf16"), "operands");
 }
 
+/* A small gpt2 with this said of its size, against one without; and what the difference says.
+ */
+static void check_size(const char *size, const char *part) {
+    compiled side[2];
+    mpt_str text;
+    for (int s = 0; s < 2; s++) {
+        char recipe[1024];
+        snprintf(recipe, sizeof recipe,
+                 "return recipe { version = 1, name = 'small', precision = {},\n"
+                 "  model = (require 'models.gpt2') { n_layer = 2, n_embd = 32, n_head = 2,\n"
+                 "    n_positions = 16, vocab_size = 128, %s },\n"
+                 "  train = { steps = 10, batch = 2, sequence = 16,\n"
+                 "    lr = constant { peak = 1e-3 } } }\n",
+                 s ? size : "");
+        side[s] = (compiled){.ctx = mpt_test_ctx()};
+        assert_mpt_ok(side[s].ctx,
+                      mpt_recipe_load_string(side[s].ctx, "r.lua", recipe, strlen(recipe), NULL,
+                                             &side[s].recipe));
+        compile_it(&side[s], MPT_MODEL_FULL);
+    }
+    diff(&side[0], &side[1], false, &text);
+    assert_holds(&text, part);
+    assert_lacks(&text, "no difference in effect");
+    assert_string_not_equal(side[0].program->recipe_hash, side[1].program->recipe_hash);
+    mpt_str_deinit(&text);
+    close_it(&side[1]);
+    close_it(&side[0]);
+}
+
+static void test_text_when_a_size_says_another_number_then_model_and_field(void **state) {
+    (void)state;
+    check_size("resid_pdrop = 0.1", "operations dropout");
+    check_size("resid_pdrop = 0.1", "model.resid_pdrop");
+    check_size("layer_norm_epsilon = 1e-3", "eps of h.0.ln_1");
+    check_size("layer_norm_epsilon = 1e-3", "1e-05");
+    check_size("activation_function = 'gelu'", "exact of ");
+    check_size("initializer_range = 0.1", "initial weights differ: wte.weight and ");
+    check_size("initializer_range = 0.1", "model.initializer_range");
+}
+
 static void test_json_when_models_differ_then_kinds_and_all_parse(void **state) {
     (void)state;
     compiled one, other;
@@ -204,6 +245,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_text_when_one_slot_differs_then_one_row),
     cmocka_unit_test(test_text_when_phases_differ_then_pairs_over_the_run),
     cmocka_unit_test(test_text_when_other_layers_compute_otherwise_then_compute),
+    cmocka_unit_test(test_text_when_a_size_says_another_number_then_model_and_field),
     cmocka_unit_test(test_json_when_models_differ_then_kinds_and_all_parse),
     cmocka_unit_test(test_text_when_proxies_are_compared_then_their_training),
     cmocka_unit_test(test_write_when_refused_then_io),

@@ -24,6 +24,10 @@ static void test_create_when_a_size_is_not_positive_then_refused(void **state) {
     assert_null(graph);
     assert_string_equal(mpt_ctx_error(ctx)->message,
                         "batch 0, sequence 8 and vocabulary 4 must all be at least 1");
+    const int64_t many = 1 << 24;
+    assert_int_equal(mpt_graph_create(ctx, many, many, 4, &graph), MPT_INVALID);
+    assert_non_null(strstr(mpt_ctx_error(ctx)->message,
+                           "batch 16777216 times sequence 16777216 is more tokens than"));
     assert_int_equal(mpt_graph_create(ctx, INT64_MAX, 8, 4, &graph), MPT_INVALID);
     assert_int_equal(mpt_ctx_memory(ctx).live_bytes, 0);
     mpt_ctx_destroy(ctx);

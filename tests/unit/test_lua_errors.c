@@ -1,6 +1,8 @@
 /* lua/bind: what is wrong with a recipe, in words and with the line of the key; verbatim. */
 #include "lua_test.h"
 
+#include "writers.h"
+
 static void test_key_when_misspelt_on_line_7_then_that_line_is_named(void **state) {
     (void)state;
     /* The enclosing call starts on line 5, 6 or 7: the key is always on line 7. */
@@ -25,6 +27,85 @@ static void test_key_when_misspelt_on_line_7_then_that_line_is_named(void **stat
         "return recipe { model = m 's', precision = { rules = { rule { 'linear',\n"
         "  use = nvfp4 { block = {16, 16}, roundng = \"nearest\" } } } } }",
         "r.lua:7: precision.rules[1].use: no field 'roundng'; did you mean 'rounding'?");
+}
+
+/* Draws a model by a body that may count its drawings; gives the error of compiling and then
+ * planning it, "" for none. */
+static mpt_status draw_and_plan(const char *body, char out[512]) {
+    mpt_ctx *ctx = mpt_test_ctx();
+    mpt_recipe *recipe;
+    mpt_program *program = NULL;
+    mpt_str text;
+    char source[2048];
+    mpt_str_init(&text, ctx);
+    snprintf(source, sizeof source,
+             "local n = 0\n"
+             "local function graph(nn, size)\n"
+             "  n = n + 1\n"
+             "  local x = nn.embedding { 'e', nn.tokens(), rows = 256, out = 32 }\n"
+             "  %s\n"
+             "  x = nn.block(0, function() return nn.linear { 'a', x, out = 32 } end)\n"
+             "  nn.cross_entropy(nn.linear { 'h', x, out = 256, head = true })\n"
+             "end\n"
+             "local m = model { name = 'm', sizes = { s = {} }, graph = graph }\n"
+             "return recipe { version = 1, name = 'r', model = m 's', precision = {},\n"
+             "  train = { steps = 2, batch = 2, sequence = 16, lr = constant { peak = 1 } } }",
+             body);
+    assert_mpt_ok(ctx,
+                  mpt_recipe_load_string(ctx, "r.lua", source, strlen(source), NULL, &recipe));
+    mpt_status status = mpt_compile(recipe, NULL, &program);
+    if (status == MPT_OK)
+        status = mpt_program_print(program, MPT_PRINT_PLAN, NULL, keep, &text);
+    snprintf(out, 512, "%s", status == MPT_OK ? "" : mpt_ctx_error(ctx)->message);
+    mpt_str_deinit(&text);
+    mpt_program_destroy(program);
+    mpt_recipe_destroy(recipe);
+    mpt_ctx_destroy(ctx);
+    return status;
+}
+
+static void test_graph_when_a_later_drawing_fails_then_its_own_error_is_given(void **state) {
+    (void)state;
+    char text[512], body[64];
+    assert_int_equal(draw_and_plan("", text), MPT_OK);
+    for (int n = 1; n <= 4; n++) {
+        snprintf(body, sizeof body, "if n == %d then error('drawing %d') end", n, n);
+        mpt_status status = draw_and_plan(body, text);
+        if (status == MPT_OK)
+            break; /* so often it is not drawn */
+        assert_int_equal(status, MPT_INVALID);
+        assert_non_null(strstr(text, "drawing "));
+    }
+}
+
+static void test_graph_when_a_name_is_no_name_then_refused(void **state) {
+    (void)state;
+    static const char *const names[] = {"ab{x}", "a*", "a?", "[a]", "a b",       "a..b",
+                                        ".a",    "a.", "a/", "a}",  "\\195\\164"};
+    char text[512], body[128];
+    for (size_t i = 0; i < MPT_COUNT(names); i++) {
+        snprintf(body, sizeof body, "x = nn.linear { '%s', x, out = 32 }", names[i]);
+        assert_int_equal(draw_and_plan(body, text), MPT_INVALID);
+        if (!strstr(text, "r.lua:5: ") || !strstr(text, "the name of a layer") ||
+            !strstr(text, "names are letters, digits"))
+            fail_msg("'%s': %s", names[i], text);
+    }
+    assert_int_equal(draw_and_plan("x = nn.linear { 'a_b-c.d0', x, out = 32 }", text), MPT_OK);
+}
+
+static void test_graph_when_drawings_differ_then_refused(void **state) {
+    (void)state;
+    char text[512];
+    static const char *const bodies[] = {
+        "x = nn.linear { 'b', x, out = 31 + n } x = nn.linear { 'c', x, out = 32 }",
+        "x = nn.linear { 'b' .. n, x, out = 32 }",
+        "x = nn.linear { 'b', x, out = 32, init = { normal = n } }",
+        "x = nn.rmsnorm { 'b', x, eps = n * 1e-3 }",
+    };
+    for (size_t i = 0; i < MPT_COUNT(bodies); i++) {
+        assert_int_equal(draw_and_plan(bodies[i], text), MPT_INVALID);
+        assert_non_null(strstr(text, "the model m draws another graph each time"));
+    }
 }
 
 static void test_key_when_unknown_then_path_and_suggestion_are_given(void **state) {
@@ -258,6 +339,9 @@ static void test_derive_when_a_key_is_wrong_then_its_own_line_is_named(void **st
 
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_key_when_misspelt_on_line_7_then_that_line_is_named),
+    cmocka_unit_test(test_graph_when_a_later_drawing_fails_then_its_own_error_is_given),
+    cmocka_unit_test(test_graph_when_a_name_is_no_name_then_refused),
+    cmocka_unit_test(test_graph_when_drawings_differ_then_refused),
     cmocka_unit_test(test_key_when_unknown_then_path_and_suggestion_are_given),
     cmocka_unit_test(test_value_when_wrong_then_the_way_out_is_given),
     cmocka_unit_test(test_rule_when_incomplete_then_it_is_refused),

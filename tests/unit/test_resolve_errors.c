@@ -13,6 +13,10 @@ static void test_selector_when_it_matches_nothing_then_the_nearest_is_named(void
         RULE(.selector = "layers.*.mlp.upproj", .use = "bf16"),
         "r.lua:5: precision.rules[1]: no layer matches 'layers.*.mlp.upproj'; did you mean "
         "'layers.*.mlp.up_proj'?");
+    fixture_expect(RULE(.selector = "other", .use = "bf16"),
+                   "r.lua:5: precision.rules[1]: 'other': no rule speaks of layers of kind "
+                   "other; they take the widest input; precision.ops sets the formats of "
+                   "operations");
     fixture_expect(
         RULE(.selector = "xyzzy", .use = "bf16"),
         "r.lua:5: precision.rules[1]: no layer matches 'xyzzy'; select a kind such as "

@@ -80,6 +80,40 @@ static void test_step_when_20_in_a_row_are_skipped_then_training_stops_and_says_
     rig_deinit(&r);
 }
 
+/* Steps by a pattern, 'x' with a weight that is NaN; what finishing gives. */
+static mpt_status finish_after(const char *steps, char message[256]) {
+    rig r;
+    rig_options o = rig_defaults();
+    int64_t n;
+    rig_init(&r, &o);
+    float *weight = rig_weights(&r, "lm_head.weight", &n);
+    for (; *steps; steps++) {
+        float before = weight[0];
+        if (*steps == 'x')
+            weight[0] = NAN;
+        assert_int_equal(rig_step(&r).skipped, *steps == 'x');
+        if (*steps == 'x')
+            weight[0] = before;
+    }
+    mpt_status status = mpt_trainer_finish(r.trainer);
+    snprintf(message, 256, "%s", status == MPT_OK ? "" : mpt_ctx_error(r.ctx)->message);
+    rig_deinit(&r);
+    return status;
+}
+
+static void test_finish_when_most_or_the_last_steps_were_skipped_then_stopped(void **s) {
+    (void)s;
+    char message[256];
+    assert_int_equal(finish_after(".x.x..", message), MPT_OK);
+    assert_int_equal(finish_after("....xx", message), MPT_OK);
+    assert_int_equal(finish_after("xxx...", message), MPT_OK);
+    assert_int_equal(finish_after("...xxx", message), MPT_STOPPED);
+    assert_non_null(strstr(message, "the last 3 steps were skipped: training has diverged"));
+    assert_int_equal(finish_after("xx.xx.", message), MPT_STOPPED);
+    assert_non_null(strstr(message, "4 of 6 steps were skipped: training has diverged"));
+    assert_non_null(strstr(message, "lower the learning rate"));
+}
+
 static void test_finish_when_all_steps_were_skipped_then_training_has_stopped_itself(void **s) {
     (void)s;
     rig r;
@@ -232,6 +266,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_step_when_a_weight_is_nan_then_skipped_named_and_nothing_changes),
     cmocka_unit_test(test_update_when_one_gradient_is_bad_then_its_row_says_so),
     cmocka_unit_test(test_step_when_20_in_a_row_are_skipped_then_training_stops_and_says_why),
+    cmocka_unit_test(test_finish_when_most_or_the_last_steps_were_skipped_then_stopped),
     cmocka_unit_test(test_finish_when_all_steps_were_skipped_then_training_has_stopped_itself),
     cmocka_unit_test(test_step_when_tokens_are_out_of_range_then_refused_and_nothing_changes),
     cmocka_unit_test(test_step_when_tokens_are_the_callers_then_they_are_trained_on),

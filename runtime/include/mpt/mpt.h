@@ -78,7 +78,8 @@ MPT_API const char *mpt_status_text(mpt_status status);
 MPT_API const char *mpt_version(void);
 
 /* The name in `names` (n of them, NULL entries skipped) nearest to `word` by edit distance with
- * transpositions, or NULL where none is near enough to be what was meant. */
+ * transpositions, never the word itself; NULL where none is near enough to be what was meant.
+ */
 MPT_API const char *mpt_nearest(const char *word, const char *const *names, int n);
 
 /* ---- recipe ---- */
