@@ -5,7 +5,6 @@
  * passes here can be read without further tests. */
 #include "io/safetensors_read.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,10 +118,7 @@ static mpt_status read_type(header_reader *r, const char *name, const json_t *en
     const char *names[MPT_TENSOR_TYPE_COUNT];
     for (int i = 0; i < MPT_TENSOR_TYPE_COUNT; i++)
         names[i] = mpt_tensor_type_name((mpt_tensor_type)i);
-    mpt_brief upper = mpt_brief_name(text); /* 'f32' is nearer to 'F32' than to 'I32' */
-    for (char *c = upper.text; *c; c++)
-        *c = (char)toupper((unsigned char)*c);
-    const char *nearest = mpt_nearest(upper.text, names, MPT_TENSOR_TYPE_COUNT);
+    const char *nearest = mpt_nearest(text, names, MPT_TENSOR_TYPE_COUNT);
     (void)FAIL_TENSOR(r, name, "dtype: no type '%s'", mpt_brief_name(text).text);
     if (nearest)
         mpt_hint(r->ctx, "did you mean '%s'?", nearest);

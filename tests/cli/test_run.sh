@@ -47,7 +47,8 @@ want_status 3
 want_err '^all 3 steps were skipped, so nothing was trained; '
 want_out '^validation loss [0-9.]+ nats a token: '
 try small.lua --set precision.base=fp16 --set train.lr.peak=1e6 --quiet --out nan
-want_status 0
+want_status 3
+want_err '^2 of 3 steps were skipped: training has diverged; '
 want_out '^validation loss NaN$'
 
 # Without --out: the next free runs/NAME-N.

@@ -16,10 +16,10 @@ static long sweep(weights_case *c, allowance *a, action *run, const char *path, 
         a->left = n;
         mpt_status status = run(c, path);
         a->left = -1;
+        if (status == MPT_OK)
+            return n; /* a trainer keeps the path of what it has loaded */
         assert_int_equal(a->live, live);
         assert_int_equal(mpt_ctx_memory(c->ctx).live_bytes, bytes);
-        if (status == MPT_OK)
-            return n;
         assert_int_equal(status, MPT_OUT_OF_MEMORY);
         assert_int_equal(mpt_ctx_error(c->ctx)->code, MPT_OUT_OF_MEMORY);
         assert_int_equal(folder_count(f), files);
