@@ -11,12 +11,16 @@
 #include "cli/check.h"
 #include "cli/cli.h"
 #include "cli/colour.h"
+#include "cli/compare.h"
 #include "cli/eval.h"
 #include "cli/export.h"
 #include "cli/inspect.h"
 #include "cli/options.h"
+#include "cli/report.h"
+#include "cli/resume.h"
 #include "cli/run.h"
 #include "cli/sample.h"
+#include "cli/sweep.h"
 #include "cli/tools.h"
 #include "cli/waiting.h"
 
@@ -141,6 +145,14 @@ static mpt_exit call(mpt_ctx *ctx, const mpt_options *options, mpt_progress *pro
         return mpt_cli_export(ctx, options);
     case MPT_COMMAND_SAMPLE:
         return mpt_cli_sample(ctx, options, progress);
+    case MPT_COMMAND_RESUME:
+        return mpt_cli_resume(ctx, options, progress);
+    case MPT_COMMAND_COMPARE:
+        return mpt_cli_compare(ctx, options, progress);
+    case MPT_COMMAND_SWEEP:
+        return mpt_cli_sweep(ctx, options, progress);
+    case MPT_COMMAND_REPORT:
+        return mpt_cli_report(ctx, options);
     default:
         return mpt_cli_run(ctx, options, progress);
     }

@@ -95,6 +95,31 @@ const mpt_command_row mpt_command_rows[MPT_COMMAND_COUNT] = {
          "  mptrun sample runs/gpt2_nvfp4-1 --prompt 'ROMEO:' --tokens 300\n"
          "  mptrun sample recipes/gpt2_nvfp4.lua --weights model.safetensors --data corpus.txt "
          "--top-k 20\n"},
+    [MPT_COMMAND_RESUME] = {"resume", "RUN",
+                            "goes on from the newest whole checkpoint of a run folder, bit for "
+                            "bit as if it had not been interrupted",
+                            1, 1, "which run folder?",
+                            "  mptrun resume runs/nvfp4_12b-1\n"
+                            "  mptrun resume runs/nvfp4_12b-1 --set train.steps=400 "
+                            "--allow-recipe-change\n"},
+    [MPT_COMMAND_COMPARE] =
+        {"compare", "BASE.lua OTHER.lua...",
+         "trains each with the same data, order, seed and initial weights: "
+         "how far the loss is from that of BASE, what really ran in which "
+         "format, speed, memory; a table and a report",
+         2, INT_MAX, "which recipes? The first is the one to compare with:",
+         "  mptrun compare recipes/gpt2_bf16.lua recipes/gpt2_fp8.lua "
+         "recipes/gpt2_nvfp4.lua --data corpus.txt --seeds 3 --within 1%\n"},
+    [MPT_COMMAND_SWEEP] =
+        {"sweep", "RECIPE.lua",
+         "lifts one thing at a time to BF16 and ranks what costs the loss", 1, 1,
+         "which recipe?",
+         "  mptrun sweep recipes/gpt2_nvfp4.lua --each-layer\n"
+         "  mptrun sweep recipes/gpt2_nvfp4.lua --each-operand --data corpus.txt "
+         "--set train.steps=200\n"},
+    [MPT_COMMAND_REPORT] =
+        {"report", "RUN", "writes report.html of a run folder anew: plots of what it recorded",
+         1, 1, "which run folder?", "  mptrun report runs/gpt2_nvfp4-1\n"},
     [MPT_COMMAND_HELP] = {"help", "[COMMAND]", "this text, or that of one command", 0, 1, NULL,
                           "  mptrun --help-recipe rounding\n"},
 };
@@ -111,8 +136,14 @@ enum {
     TOKENS = 1 << MPT_COMMAND_TOKENS,
     EXPORT = 1 << MPT_COMMAND_EXPORT,
     EVAL = 1 << MPT_COMMAND_EVAL,
-    SAMPLE = 1 << MPT_COMMAND_SAMPLE
+    SAMPLE = 1 << MPT_COMMAND_SAMPLE,
+    RESUME = 1 << MPT_COMMAND_RESUME,
+    COMPARE = 1 << MPT_COMMAND_COMPARE,
+    SWEEP = 1 << MPT_COMMAND_SWEEP,
+    REPORT = 1 << MPT_COMMAND_REPORT
 };
+/* Those that train several recipes. */
+enum { TRAINS = COMPARE | SWEEP };
 /* Of commands that compile a recipe, and of those that work on tensors. */
 enum { READERS = PLAN | CHECK | EXPLAIN | DIFF };
 enum {
@@ -133,36 +164,40 @@ const char *const mpt_token_outputs[] = {"llmc", "nanogpt", "llmc32", "megatron"
 
 #define AT(member) offsetof(mpt_options, member)
 const mpt_option_row mpt_option_rows[] = {
-    {"set", 's', "PATH=VALUE", MPT_OPTION_SET, RECIPES | BENCH, 0, NULL,
+    {"set", 's', "PATH=VALUE", MPT_OPTION_SET, RECIPES | BENCH | RESUME | TRAINS, 0, NULL,
      "sets a field of the recipe, after everything else; may be given again"},
-    {"seed", 0, "N", MPT_OPTION_SEED, RECIPES | QUANTIZE | PROBE, AT(seed), NULL,
+    {"seed", 0, "N", MPT_OPTION_SEED, RECIPES | QUANTIZE | PROBE | TRAINS, AT(seed), NULL,
      "the same as --set train.seed=N. quantize and probe: of stochastic rounding and random "
      "signs; sample: of the bytes that are drawn; default 0"},
-    {"data", 0, "FILE", MPT_OPTION_TEXT, RECIPES | BENCH, AT(data), NULL,
+    {"data", 0, "FILE", MPT_OPTION_TEXT, RECIPES | BENCH | RESUME | TRAINS, AT(data), NULL,
      "trains on this file instead of the recipe's data: tokens or batches where its content "
      "says so, else its bytes"},
-    {"model", 0, "WHICH", MPT_OPTION_CHOICE, RECIPES | BENCH, AT(model), models,
+    {"model", 0, "WHICH", MPT_OPTION_CHOICE, RECIPES | BENCH | TRAINS, AT(model), models,
      "auto, full or proxy. run and bench: auto is the full model where it fits in memory and "
      "ends within "
      "a day, else the proxy. The commands that do not train: full unless told otherwise"},
-    {"device", 0, "NAME", MPT_OPTION_CHOICE, RECIPES | QUANTIZE | BENCH, AT(device), devices,
+    {"device", 0, "NAME", MPT_OPTION_CHOICE, RECIPES | QUANTIZE | BENCH | RESUME | TRAINS,
+     AT(device), devices,
      "auto, ref (the definition, slow) or cpu; plan and check: also cuda, for --target sm100"},
     {"target", 0, "NAME", MPT_OPTION_CHOICE, PLAN | CHECK, AT(target), targets,
      "host (default), sm80, sm90 or sm100: whose memory is counted, and which GEMMs that GPU "
      "has to emulate"},
-    {"threads", 0, "N", MPT_OPTION_COUNT, RUN | PLAN | TENSORS | EXPORT | EVAL | SAMPLE,
-     AT(threads), NULL, "default: all cores"},
-    {"out", 'o', "DIR", MPT_OPTION_TEXT, RUN | EXPORT | EVAL, AT(out), NULL,
+    {"threads", 0, "N", MPT_OPTION_COUNT,
+     RUN | PLAN | TENSORS | EXPORT | EVAL | SAMPLE | RESUME | TRAINS, AT(threads), NULL,
+     "default: all cores"},
+    {"out", 'o', "DIR", MPT_OPTION_TEXT, RUN | EXPORT | EVAL | TRAINS, AT(out), NULL,
      "the run folder, new or empty; default: the next free runs/NAME-N. export: a file that "
      "ends in .safetensors or .bin (llm.c), or a folder. eval: the file of logits and loss"},
-    {"weights", 0, "FILE", MPT_OPTION_TEXT, RUN | EXPORT | EVAL | SAMPLE, AT(weights), NULL,
+    {"weights", 0, "FILE", MPT_OPTION_TEXT, RUN | EXPORT | EVAL | SAMPLE | TRAINS, AT(weights),
+     NULL,
      "starts from a checkpoint: safetensors, an index of shards, a folder, or one of llm.c"},
     {"dtype", 0, "NAME", MPT_OPTION_CHOICE, EXPORT, AT(dtype), dtypes,
      "fp32 (default), bf16 or fp16: of the weights in the file"},
-    {"quiet", 'q', NULL, MPT_OPTION_FLAG, RUN | QUANTIZE | PROBE | EVAL | SAMPLE, AT(quiet),
-     NULL, "no plan and no progress, only the result"},
-    {"json", 0, NULL, MPT_OPTION_FLAG, READERS | TENSORS | TOKENS | EVAL, AT(json), NULL,
-     "the plan (with --schedule: the schedule) or the result as JSON"},
+    {"quiet", 'q', NULL, MPT_OPTION_FLAG,
+     RUN | QUANTIZE | PROBE | EVAL | SAMPLE | RESUME | TRAINS, AT(quiet), NULL,
+     "no plan and no progress, only the result"},
+    {"json", 0, NULL, MPT_OPTION_FLAG, READERS | TENSORS | TOKENS | EVAL | TRAINS, AT(json),
+     NULL, "the plan (with --schedule: the schedule) or the result as JSON"},
     {"tokens", 0, "FILE|N", MPT_OPTION_TEXT, EVAL | SAMPLE, AT(tokens), NULL,
      "eval: safetensors with tokens and targets, I32 or I64 [batch, tokens], or tokens, [1, "
      "batch, "
@@ -210,6 +245,20 @@ const mpt_option_row mpt_option_rows[] = {
      "Default 1"},
     {"top-k", 0, "K", MPT_OPTION_EXTENT, SAMPLE, AT(top_k), NULL,
      "draws among the K most probable bytes only; default: all"},
+    {"allow-recipe-change", 0, NULL, MPT_OPTION_FLAG, RESUME, AT(allow_recipe_change), NULL,
+     "goes on though the recipe is no longer that of the checkpoint; what changed is said"},
+    {"seeds", 0, "N", MPT_OPTION_COUNT, TRAINS, AT(seeds), NULL,
+     "trains with so many seeds, from that of the recipe on, and takes the mean and the noise "
+     "band of them; default 1"},
+    {"within", 0, "BOUND", MPT_OPTION_SHARE, COMPARE, AT(within), NULL,
+     "of the loss of BASE: 1% or 0.01. Exit status 3 where another recipe's is further above "
+     "it"},
+    {"each-layer", 0, NULL, MPT_OPTION_FLAG, SWEEP, AT(each_layer), NULL,
+     "lifts one linear layer at a time"},
+    {"each-gemm", 0, NULL, MPT_OPTION_FLAG, SWEEP, AT(each_gemm), NULL,
+     "lifts fprop, dgrad or wgrad of all layers"},
+    {"each-operand", 0, NULL, MPT_OPTION_FLAG, SWEEP, AT(each_operand), NULL,
+     "lifts one operand slot of all layers: fprop.x, fprop.w, ..."},
     {"list-ops", 0, NULL, MPT_OPTION_FLAG, ALONE, AT(list_ops), NULL,
      "the ops of this build and the kernels of each"},
     {"list-formats", 0, NULL, MPT_OPTION_FLAG, ALONE, AT(list_formats), NULL,

@@ -29,6 +29,7 @@ typedef enum mpt_option_kind {
     MPT_OPTION_WORDS,  /* uint64_t, 1 to 2^31 - 1 */
     MPT_OPTION_ANY,    /* const char *, also empty */
     MPT_OPTION_REAL,   /* double, 0 or more */
+    MPT_OPTION_SHARE,  /* double from 0 to 1, also "1%" */
     MPT_OPTION_STAGE   /* const char *: the name of a stage */
 } mpt_option_kind;
 

@@ -98,6 +98,19 @@ static mpt_exit read_real(const mpt_option_row *row, const char *value, double *
     return MPT_EXIT_DONE;
 }
 
+/* "1%" and "0.01" are the same. */
+static mpt_exit read_share(const mpt_option_row *row, const char *value, double *out) {
+    char *end = NULL;
+    *out = strtod(value, &end);
+    if (end != value && *end == '%' && !end[1])
+        *out /= 100;
+    else if (end == value || *end)
+        *out = -1;
+    if (!isfinite(*out) || *out < 0 || *out > 1)
+        return bad_value(row, value, "a share such as 1% or 0.01");
+    return MPT_EXIT_DONE;
+}
+
 static mpt_exit read_choice(const mpt_option_row *row, const char *value, int *out) {
     int n = 0;
     for (; row->choices[n]; n++) {
@@ -161,6 +174,8 @@ static mpt_exit take(mpt_options *options, const mpt_option_row *row, const char
         return MPT_EXIT_DONE;
     case MPT_OPTION_REAL:
         return read_real(row, value, at);
+    case MPT_OPTION_SHARE:
+        return read_share(row, value, at);
     case MPT_OPTION_CHOICE:
         return read_choice(row, value, at);
     case MPT_OPTION_COUNT:
@@ -468,7 +483,7 @@ mpt_exit mpt_options_parse(mpt_options *options, int argc, char **argv) {
     char shorts[2 * MPT_OPTIONS_MAX + 2];
     bool given[MPT_OPTIONS_MAX] = {false};
     int code;
-    *options = (mpt_options){.model = -1, .target = -1, .temperature = 1};
+    *options = (mpt_options){.model = -1, .target = -1, .temperature = 1, .within = -1};
     make_getopt(longs, shorts);
     opterr = 0;
     while ((code = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {

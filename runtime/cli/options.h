@@ -20,6 +20,10 @@ typedef enum mpt_command {
     MPT_COMMAND_EXPORT,
     MPT_COMMAND_EVAL,
     MPT_COMMAND_SAMPLE,
+    MPT_COMMAND_RESUME,
+    MPT_COMMAND_COMPARE,
+    MPT_COMMAND_SWEEP,
+    MPT_COMMAND_REPORT,
     MPT_COMMAND_HELP,
     MPT_COMMAND_COUNT
 } mpt_command;
@@ -59,9 +63,13 @@ typedef struct mpt_options {
     const char *formats; /* NULL: not said */
     const char *prompt;  /* NULL: not said */
     double temperature;
-    uint64_t top_k;           /* 0: not said */
-    const char *dump, *until; /* names of stages */
-    const char *phase;        /* NULL: not said */
+    uint64_t top_k;                           /* 0: not said */
+    bool allow_recipe_change;                 /* of resume */
+    int seeds;                                /* of compare and sweep; 0: not said */
+    double within;                            /* of compare, a fraction; below 0: not said */
+    bool each_layer, each_gemm, each_operand; /* of sweep */
+    const char *dump, *until;                 /* names of stages */
+    const char *phase;                        /* NULL: not said */
     bool json, quiet, schedule, columnwise, quantizers;
     bool help, version, list_ops, list_formats, list_types, help_recipe;
     const char *word; /* of --help-recipe; NULL: everything */

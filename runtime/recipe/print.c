@@ -137,8 +137,12 @@ static void print_field(const mpt_field *field, const void *member, const char *
     }
 }
 
-/* Rows that came later than hashes did are printed where they say something. */
+/* Rows that decide no number of a run that goes well; and rows that came later than hashes did,
+ * which are printed where they say something. */
 static bool is_left_out(const mpt_field *field, const void *member) {
+    if (field->record == &mpt_record_checkpoint || field->record == &mpt_record_watch ||
+        field->record == &mpt_record_telemetry)
+        return true;
     return field->record == &mpt_record_recompute &&
            ((const mpt_recompute *)member)->every == 0;
 }

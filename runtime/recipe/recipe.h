@@ -124,6 +124,41 @@ typedef struct mpt_recompute {
     uint64_t set;  /* bit i: field i of its record was said */
 } mpt_recompute;
 
+/* When the state of a run is saved, and how many of these checkpoints stay. */
+typedef struct mpt_checkpoints {
+    int64_t every; /* attempted steps; 0: at the end only */
+    int64_t keep;  /* the newest so many; 0: all */
+    uint64_t set;  /* bit i: field i of its record was said */
+} mpt_checkpoints;
+
+/* What training does about a loss or a gradient norm that stands out. */
+typedef enum mpt_spike_action {
+    MPT_SPIKE_OFF,
+    MPT_SPIKE_WARN,
+    MPT_SPIKE_SKIP,
+    MPT_SPIKE_ROLLBACK
+} mpt_spike_action;
+typedef struct mpt_spike {
+    mpt_spike_action action;
+    int64_t window; /* applied steps that the median and its deviation are taken over */
+    double z;       /* robust z-score from which a value stands out */
+    uint64_t set;
+} mpt_spike;
+
+typedef enum mpt_on_nonfinite { MPT_NONFINITE_SKIP, MPT_NONFINITE_STOP } mpt_on_nonfinite;
+typedef struct mpt_watch {
+    mpt_on_nonfinite nonfinite;
+    int64_t max_skips; /* in a row, before training stops */
+    mpt_spike spike;
+    uint64_t set;
+} mpt_watch;
+
+/* How often each operand is counted. */
+typedef struct mpt_telemetry {
+    int64_t every; /* attempted steps; 0: a hundred times a run, every 10th step at most */
+    uint64_t set;
+} mpt_telemetry;
+
 typedef struct mpt_train {
     uint64_t set;        /* one bit a schema row: what the recipe said, for proxy overrides */
     int64_t steps;       /* 0: given by tokens */
@@ -141,6 +176,9 @@ typedef struct mpt_train {
     int64_t eval_batches;
     mpt_rule *eval_use; /* what evaluation lays over all other rules; NULL: nothing */
     uint64_t eval_set;  /* bit i: field i of the record eval was said */
+    mpt_checkpoints checkpoint;
+    mpt_watch watch;
+    mpt_telemetry telemetry;
 } mpt_train;
 
 /* ---- the loss scale ---- */

@@ -19,7 +19,8 @@ static const mpt_record *const records[] = {
     &mpt_record_sgd,         &mpt_record_constant,      &mpt_record_linear,
     &mpt_record_cosine,      &mpt_record_wsd,           &mpt_record_synthetic,
     &mpt_record_text,        &mpt_record_tokens,        &mpt_record_batches,
-    &mpt_record_ops,
+    &mpt_record_ops,         &mpt_record_checkpoint,    &mpt_record_watch,
+    &mpt_record_spike,       &mpt_record_telemetry,
 };
 
 const mpt_record *mpt_record_find(const char *name) {
@@ -265,6 +266,10 @@ void mpt_record_init(const mpt_record *record, void *object) {
             continue;
         if (field->type == MPT_FIELD_RECORD && field->bytes == 0) {
             mpt_record_init(field->record, object);
+            continue;
+        }
+        if (field->always) {
+            mpt_record_init(field->record, (char *)object + field->offset);
             continue;
         }
         /* "required", "by format" and the like are no values: the member stays as it is. */

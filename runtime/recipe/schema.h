@@ -50,6 +50,7 @@ typedef struct mpt_field {
     const char *doc;        /* one sentence; a row without it fails a test */
     const char *source;     /* paper or tool the word comes from, or "" */
     const char *takes;      /* SPECIAL: what it may be, in words; else NULL, the type says it */
+    bool always; /* RECORD: it is there whether said or not, with the defaults of its rows */
 } mpt_field;
 
 typedef struct mpt_record {
@@ -66,9 +67,9 @@ typedef struct mpt_record {
  *   "recipe" "precision" "state" "ops"         mpt_recipe
  *   "train" "proxy" "eval"                     mpt_train
  *   "recompute"                                mpt_recompute
- *   "adamw" "sgd"                              mpt_optimizer
- *   "constant" "linear" "cosine" "wsd"         mpt_lr
- *   "synthetic" "text" "tokens" "batches"      mpt_data_spec
+ *   "checkpoint" "watch" "spike" "telemetry"   mpt_checkpoints mpt_watch mpt_spike
+ * mpt_telemetry "adamw" "sgd"                              mpt_optimizer "constant" "linear"
+ * "cosine" "wsd"         mpt_lr "synthetic" "text" "tokens" "batches"      mpt_data_spec
  *   "quantizer"                                mpt_slot_use (its mask is `set`)
  *   "delayed" and a second "static"            mpt_scale_source
  *   "four_over_six"                            mpt_scale_rule

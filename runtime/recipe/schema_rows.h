@@ -30,9 +30,10 @@ extern const mpt_record mpt_record_recipe, mpt_record_precision, mpt_record_stat
 extern const mpt_record mpt_record_current, mpt_record_delayed, mpt_record_fixed_scale,
     mpt_record_four_over_six;
 extern const mpt_record mpt_record_train, mpt_record_proxy, mpt_record_recompute,
-    mpt_record_eval, mpt_record_adamw, mpt_record_sgd, mpt_record_constant, mpt_record_linear,
-    mpt_record_cosine, mpt_record_wsd, mpt_record_synthetic, mpt_record_text, mpt_record_tokens,
-    mpt_record_batches;
+    mpt_record_eval, mpt_record_checkpoint, mpt_record_spike, mpt_record_watch,
+    mpt_record_telemetry, mpt_record_adamw, mpt_record_sgd, mpt_record_constant,
+    mpt_record_linear, mpt_record_cosine, mpt_record_wsd, mpt_record_synthetic, mpt_record_text,
+    mpt_record_tokens, mpt_record_batches;
 extern const mpt_record *const mpt_data_records[]; /* by mpt_data_kind */
 
 #endif

@@ -153,6 +153,86 @@ const mpt_record mpt_record_recompute = {
     sizeof(mpt_recompute),
     -1};
 
+static const mpt_field checkpoint_fields[] = {
+    {"every", MPT_FIELD_INT, MEMBER(mpt_checkpoints, every), 0, COUNT_MAX, .by_default = "0",
+     .doc = "Attempted steps between checkpoints; 0 saves at the end only.", .source = ""},
+    {"keep", MPT_FIELD_INT, MEMBER(mpt_checkpoints, keep), 0, COUNT_MAX, .by_default = "2",
+     .doc = "The newest so many stay, older ones are removed; 0 keeps all.", .source = ""},
+};
+const mpt_record mpt_record_checkpoint = {"checkpoint",
+                                          "When the state of a run is saved.",
+                                          checkpoint_fields,
+                                          MPT_COUNT(checkpoint_fields),
+                                          offsetof(mpt_checkpoints, set),
+                                          sizeof(mpt_checkpoints),
+                                          -1};
+
+static const mpt_choice spike_actions[] = {
+    {"off", MPT_SPIKE_OFF, "nothing is looked for"},
+    {"warn", MPT_SPIKE_WARN, "an event and a warning"},
+    {"skip", MPT_SPIKE_SKIP, "the step changes no weight"},
+    {"rollback", MPT_SPIKE_ROLLBACK,
+     "the state goes back to the last good checkpoint, and the data of the step is left out"},
+    {NULL, 0, NULL}};
+static const mpt_field spike_fields[] = {
+    {"action", MPT_FIELD_CHOICE, MEMBER(mpt_spike, action), .choices = spike_actions,
+     .by_default = "warn", .doc = "What a spike brings about.",
+     .source = "PaLM, arXiv 2204.02311"},
+    {"window", MPT_FIELD_INT, MEMBER(mpt_spike, window), 8, 4096, .by_default = "128",
+     .doc = "Applied steps whose losses and gradient norms are compared with.",
+     .source = "llm.c"},
+    {"z", MPT_FIELD_NUMBER, MEMBER(mpt_spike, z), ABOVE_ZERO, 1e6, .by_default = "8",
+     .doc =
+         "Robust z-score (distance from the median in scaled median absolute deviations) from "
+         "which a value is a spike.",
+     .source = "Iglewicz and Hoaglin, 1993"},
+};
+const mpt_record mpt_record_spike = {"spike",
+                                     "A loss or gradient norm that stands out of those before.",
+                                     spike_fields,
+                                     MPT_COUNT(spike_fields),
+                                     offsetof(mpt_spike, set),
+                                     sizeof(mpt_spike),
+                                     -1};
+
+static const mpt_choice nonfinites[] = {
+    {"skip", MPT_NONFINITE_SKIP, "the step changes no weight"},
+    {"stop", MPT_NONFINITE_STOP, "training stops"},
+    {NULL, 0, NULL}};
+static const mpt_field watch_fields[] = {
+    {"nonfinite", MPT_FIELD_CHOICE, MEMBER(mpt_watch, nonfinite), .choices = nonfinites,
+     .by_default = "skip", .doc = "What a gradient with NaN or Inf brings about.",
+     .source = "PyTorch GradScaler"},
+    {"max_skips", MPT_FIELD_INT, MEMBER(mpt_watch, max_skips), 1, COUNT_MAX, .by_default = "20",
+     .doc = "Skipped steps in a row that end a run, those not counted that a lower loss scale "
+            "may cure.",
+     .source = ""},
+    {"spike", MPT_FIELD_RECORD, MEMBER(mpt_watch, spike), .record = &mpt_record_spike,
+     .always = true, .by_default = "warn at z = 8",
+     .doc = "A loss or gradient norm that stands out.", .source = ""},
+};
+const mpt_record mpt_record_watch = {"watch",
+                                     "What training does when something goes wrong.",
+                                     watch_fields,
+                                     MPT_COUNT(watch_fields),
+                                     offsetof(mpt_watch, set),
+                                     sizeof(mpt_watch),
+                                     -1};
+
+static const mpt_field telemetry_fields[] = {
+    {"every", MPT_FIELD_INT, MEMBER(mpt_telemetry, every), 0, COUNT_MAX, .by_default = "0",
+     .doc = "Attempted steps between two counts of what every operand lost; 0 takes a hundred "
+            "over the run, and every 10th step at most.",
+     .source = ""},
+};
+const mpt_record mpt_record_telemetry = {"telemetry",
+                                         "How often every operand is measured.",
+                                         telemetry_fields,
+                                         MPT_COUNT(telemetry_fields),
+                                         offsetof(mpt_telemetry, set),
+                                         sizeof(mpt_telemetry),
+                                         -1};
+
 /* `proxy` is last, because the record of that name has all the others. */
 static const mpt_field train_fields[] = {
     {"steps", MPT_FIELD_INT, MEMBER(mpt_train, steps), 1, COUNT_MAX,
@@ -185,6 +265,15 @@ static const mpt_field train_fields[] = {
      .source = "Megatron-LM"},
     {"eval", MPT_FIELD_RECORD, .offset = 0, .bytes = 0, .record = &mpt_record_eval,
      .by_default = "at the end", .doc = "When the validation loss is taken.", .source = ""},
+    {"checkpoint", MPT_FIELD_RECORD, MEMBER(mpt_train, checkpoint),
+     .record = &mpt_record_checkpoint, .always = true, .by_default = "at the end",
+     .doc = "When the state of the run is saved.", .source = ""},
+    {"watch", MPT_FIELD_RECORD, MEMBER(mpt_train, watch), .record = &mpt_record_watch,
+     .always = true, .by_default = "skips, and 20 in a row stop",
+     .doc = "What happens when something goes wrong.", .source = ""},
+    {"telemetry", MPT_FIELD_RECORD, MEMBER(mpt_train, telemetry),
+     .record = &mpt_record_telemetry, .always = true, .by_default = "a hundred times a run",
+     .doc = "How often every operand is measured.", .source = ""},
     {"proxy", MPT_FIELD_SPECIAL, NO_MEMBER, .by_default = "none",
      .doc = "Any of these fields again, for when the proxy is trained.", .source = "",
      .takes = "a table of the fields of train"},

@@ -1,5 +1,5 @@
-/* The trainer's inside, shared by trainer.c (steps), skip.c and eval.c (validation).
- */
+/* The trainer's inside, shared by trainer.c (its life), trainer_step.c (a step), skip.c and
+ * eval.c (validation). */
 #ifndef MPT_TRAIN_TRAINER_H
 #define MPT_TRAIN_TRAINER_H
 

@@ -23,7 +23,7 @@ function rank(path) {
     if (path ~ /^train\//) return 8
     if (path ~ /^pipeline\.h$/) return 8 # beside train: it holds the data, the trainer runs it
     if (path ~ /^plan\//) return 10
-    if (path ~ /^tools\//) return 11
+    if (path ~ /^(tools|report)\//) return 11
     if (path ~ /^pipeline/) return 11
     if (path ~ /^lua\/bind\//) return 12
     if (path ~ /^cli\//) return 13

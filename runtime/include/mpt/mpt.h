@@ -324,6 +324,10 @@ typedef struct mpt_trainer_options {
      * length of the step. Copied. */
     const char *const *inject;
     int n_inject;
+    const char *checkpoints; /* the folder that checkpoints go to and a rollback reads them
+                                from; NULL: there are none. Copied */
+    mpt_write_fn telemetry;  /* telemetry.jsonl, a whole line a call; NULL: none */
+    void *telemetry_ud;
 } mpt_trainer_options;
 #define MPT_TRAINER_OPTIONS_INIT ((mpt_trainer_options){.size = sizeof(mpt_trainer_options)})
 

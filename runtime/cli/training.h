@@ -1,0 +1,37 @@
+/* One training run into a run folder: the loop over steps that run, resume, compare and sweep
+ * share. */
+#ifndef MPT_CLI_TRAINING_H
+#define MPT_CLI_TRAINING_H
+
+#include "cli/folder.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/signals.h"
+
+/* The first group is the caller's, and lent; the rest starts as zero. */
+typedef struct mpt_training {
+    mpt_ctx *ctx;
+    const mpt_options *options;
+    mpt_recipe *recipe;
+    mpt_program *program;
+    mpt_program_info info;
+    mpt_progress *progress;
+    mpt_signals *signals; /* begun */
+    bool one_step;
+
+    mpt_trainer *trainer;
+    mpt_folder folder;
+    mpt_step_result last;
+    int64_t n_done, most; /* steps taken, and to be taken */
+    int stopped_by;       /* a signal, or 0 */
+    bool saved;           /* the weights were, or could not be */
+    double began;
+} mpt_training;
+
+/* Makes trainer and folder, trains, validates, saves the weights, prints the result. */
+mpt_exit mpt_training_run(mpt_training *training);
+
+/* Frees the trainer and closes the folder's files: to be called whatever came of the run. */
+mpt_exit mpt_training_end(mpt_training *training);
+
+#endif
