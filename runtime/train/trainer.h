@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "comm/comm.h"
 #include "kernels/quantize.h"
 #include "runtime/pipeline.h"
 #include "train/inject.h"
@@ -20,6 +21,7 @@ enum { MPT_MAX_SKIPS = 20 };
 struct mpt_trainer {
     mpt_ctx *ctx;
     const mpt_program *program; /* lent */
+    const mpt_comm *comm;       /* to the other ranks, lent */
     mpt_write_fn metrics;
     void *metrics_ud;
     mpt_state *state;

@@ -342,9 +342,15 @@ typedef struct mpt_step_result {
     double tokens;                    /* seen so far, this step's included */
     double loss;                      /* mean over the step's targets; nats */
     double lr, grad_norm, loss_scale; /* norm: unscaled, before the clip */
-    bool skipped;                     /* gradients were not finite; nothing changed */
-    const char *bad_tensor;           /* then the first bad gradient */
+    bool skipped;                     /* gradients were not finite, or there was no target in
+                                         the whole step (loss is NaN then); nothing changed */
+    const char *bad_tensor;           /* the first bad gradient; NULL: all were finite */
     const char *phase;
+    /* Of the bad gradient, as it was summed up, loss scale included: the largest of its finite
+     * magnitudes, and what stands beside them. */
+    double bad_amax;
+    bool bad_nan, bad_inf;
+    int64_t empty_microbatches; /* of this step: all their targets were masked */
 } mpt_step_result;
 
 /* One optimizer step: on the recipe's data (tokens NULL), or on the caller's tokens,
