@@ -360,7 +360,7 @@ static uint64_t state_after(const rig_options *o, char hash[17]) {
 static void test_state_when_any_word_changes_then_run_and_schedule_hash_do(void **s) {
     (void)s;
     const mpt_state_formats rows[] = {
-        {0},
+        {.gradient = MPT_DTYPE_FP32},
         {.master.format = MPT_DTYPE_BF16},
         {.master.format = MPT_DTYPE_FP16},
         {.gradient = MPT_DTYPE_BF16},
