@@ -22,6 +22,7 @@ void mpt_trainer_destroy(mpt_trainer *trainer) {
     mpt_free(trainer->ctx, trainer->executors);
     mpt_free(trainer->ctx, trainer->tokens);
     mpt_free(trainer->ctx, trainer->weights);
+    mpt_free(trainer->ctx, trainer->checkpoints);
     mpt_free(trainer->ctx, trainer);
 }
 
@@ -104,6 +105,34 @@ static mpt_status create_parts(mpt_trainer *trainer) {
     return create_executors(trainer);
 }
 
+/* How long the metrics are is part of a checkpoint: they go on behind what was there by then.
+ */
+static bool count_metrics(void *ud, const char *text, size_t length) {
+    mpt_trainer *trainer = ud;
+    if (!trainer->host_metrics(trainer->host_metrics_ud, text, length))
+        return false;
+    trainer->metrics_bytes += (int64_t)length;
+    return true;
+}
+
+static mpt_status take_options(mpt_trainer *trainer, const mpt_trainer_options *o) {
+    trainer->host_metrics = o->metrics;
+    trainer->host_metrics_ud = o->metrics_ud;
+    trainer->metrics = o->metrics ? count_metrics : NULL;
+    trainer->metrics_ud = trainer;
+    if (!o->checkpoints)
+        return MPT_OK;
+    size_t bytes = strlen(o->checkpoints) + 1;
+    if (bytes == 1 || bytes > MPT_CHECKPOINTS_PATH)
+        return MPT_FAIL(trainer->ctx, MPT_INVALID, MPT_NOWHERE,
+                        "mpt_trainer_create: checkpoints: a path of %zu bytes", bytes - 1);
+    trainer->checkpoints = mpt_alloc(trainer->ctx, bytes);
+    if (!trainer->checkpoints)
+        return mpt_fail_memory(trainer->ctx, bytes);
+    memcpy(trainer->checkpoints, o->checkpoints, bytes);
+    return MPT_OK;
+}
+
 mpt_status mpt_trainer_create(const mpt_program *program, const mpt_trainer_options *options,
                               mpt_trainer **out) {
     MPT_REQUIRE_OBJECT(program);
@@ -120,14 +149,15 @@ mpt_status mpt_trainer_create(const mpt_program *program, const mpt_trainer_opti
         return mpt_fail_memory(ctx, sizeof *trainer);
     trainer->ctx = ctx;
     trainer->program = program;
-    trainer->metrics = o.metrics;
-    trainer->metrics_ud = o.metrics_ud;
     trainer->announced = -1;
     trainer->counted = -1;
+    trainer->saved_at = trainer->told_at = -1;
     trainer->last_eval = NAN;
     trainer->scaler = mpt_scaler_start(&program->recipe->loss_scale);
-    mpt_status status = mpt_faults_read(program->phases[0]->graph, program->train.steps,
-                                        o.inject, o.n_inject, &trainer->faults);
+    mpt_status status = take_options(trainer, &o);
+    if (status == MPT_OK)
+        status = mpt_faults_read(program->phases[0]->graph, program->train.steps, o.inject,
+                                 o.n_inject, &trainer->faults);
     if (status == MPT_OK)
         status = create_parts(trainer);
     if (status != MPT_OK) {
