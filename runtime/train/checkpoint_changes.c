@@ -2,6 +2,8 @@
  * recipe by their canonical text, one a line, then schedules and data. */
 #include "train/checkpoint.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SHOWN = 8, VALUE = 100 };
@@ -48,6 +50,17 @@ static const char *begin_item(int *n) {
     return NULL;
 }
 
+/* As a person writes it: the canonical text has all digits of a number. */
+static void add_value(mpt_str *out, const line *of) {
+    char value[VALUE + 1], *end;
+    snprintf(value, sizeof value, "%.*s", of->n_value < VALUE ? of->n_value : VALUE, of->value);
+    double number = strtod(value, &end);
+    if (*value && !*end)
+        mpt_str_printf(out, "%.15g", number);
+    else
+        mpt_str_printf(out, "%s", value);
+}
+
 /* One field; `now` or `was` NULL where only the other recipe has it. */
 static void add_field(mpt_str *out, int *n, const line *now, const line *was) {
     const char *lead = begin_item(n);
@@ -57,14 +70,13 @@ static void add_field(mpt_str *out, int *n, const line *now, const line *was) {
     mpt_str_printf(out, "%s%.*s: ", lead, any->n_field < VALUE ? any->n_field : VALUE,
                    any->text);
     if (now)
-        mpt_str_printf(out, "%.*s", now->n_value < VALUE ? now->n_value : VALUE, now->value);
-    else
-        mpt_str_printf(out, "no longer said");
+        add_value(out, now);
+    mpt_str_printf(out, "%s",
+                   !now  ? "no longer said, was "
+                   : was ? ", was "
+                         : ", was not said");
     if (was)
-        mpt_str_printf(out, ", was %.*s", was->n_value < VALUE ? was->n_value : VALUE,
-                       was->value);
-    else
-        mpt_str_printf(out, ", was not said");
+        add_value(out, was);
 }
 
 static void add_texts(mpt_str *out, int *n, const char *what, const char *now,

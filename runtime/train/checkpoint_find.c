@@ -29,8 +29,8 @@ static int newest_first(const void *a, const void *b) {
 static bool passes_over(mpt_ctx *ctx, mpt_status status, const char *name) {
     if (status == MPT_OUT_OF_MEMORY || status == MPT_UNSUPPORTED)
         return false;
-    mpt_log(ctx, MPT_LOG_WARNING, "%s is not whole, so the checkpoint before it is taken: %s",
-            name, mpt_ctx_error(ctx)->text);
+    mpt_log(ctx, MPT_LOG_WARNING, "%s is not whole and is passed over: %s", name,
+            mpt_ctx_error(ctx)->text);
     return true;
 }
 

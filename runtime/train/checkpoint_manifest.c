@@ -144,7 +144,7 @@ static mpt_status add_files(mpt_ctx *ctx, const char *folder, json_t *manifest) 
 /* ---- the file ---- */
 
 /* What follows the summed bytes, in full length. */
-enum { TAIL = 34 };
+enum { TAIL = sizeof ",\n  \"xxh3\": \"0123456789abcdef\"\n}\n" - 1 };
 typedef struct tail_text {
     char text[TAIL + 1];
 } tail_text;

@@ -221,6 +221,26 @@ static mpt_status remove_old(const mpt_trainer *trainer) {
     return status;
 }
 
+mpt_status mpt_trainer_set_checkpoints(mpt_trainer *trainer, const char *folder) {
+    char *copy = NULL;
+    MPT_REQUIRE_OBJECT(trainer);
+    size_t bytes = folder ? strlen(folder) + 1 : 0;
+    if (bytes == 1 || bytes > MPT_CHECKPOINTS_PATH)
+        return MPT_FAIL(trainer->ctx, MPT_INVALID, MPT_NOWHERE,
+                        "%s: folder: a path of %zu bytes, expected 1 to %d", __func__,
+                        bytes - 1, MPT_CHECKPOINTS_PATH - 1);
+    if (folder) {
+        copy = mpt_alloc(trainer->ctx, bytes);
+        if (!copy)
+            return mpt_fail_memory(trainer->ctx, bytes);
+        memcpy(copy, folder, bytes);
+    }
+    mpt_free(trainer->ctx, trainer->checkpoints);
+    trainer->checkpoints = copy;
+    trainer->swept = false;
+    return MPT_OK;
+}
+
 /* ---- when one is due ---- */
 
 bool mpt_trainer_checkpoint_due(const mpt_trainer *trainer) {
@@ -232,9 +252,7 @@ bool mpt_trainer_checkpoint_due(const mpt_trainer *trainer) {
 }
 
 static mpt_status save_here(mpt_trainer *trainer) {
-    mpt_status status = remove_leftovers(trainer);
-    if (status == MPT_OK)
-        status = refuse_others(trainer);
+    mpt_status status = refuse_others(trainer);
     if (status == MPT_OK)
         status = mpt_trainer_save_checkpoint(trainer, trainer->checkpoints);
     if (status != MPT_OK)
@@ -246,7 +264,12 @@ static mpt_status save_here(mpt_trainer *trainer) {
 mpt_status mpt_trainer_checkpoint(mpt_trainer *trainer, bool now) {
     MPT_REQUIRE_OBJECT(trainer);
     bool due = mpt_trainer_checkpoint_due(trainer);
-    if (!trainer->checkpoints || (!due && !now))
+    if (!trainer->checkpoints)
+        return MPT_OK;
+    if (!trainer->swept) /* once a process */
+        MPT_TRY(remove_leftovers(trainer));
+    trainer->swept = true;
+    if (!due && !now)
         return MPT_OK;
     if (trainer->saved_at != trainer->attempted)
         MPT_TRY(save_here(trainer));

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "io/system.h"
+#include "mpt/checkpoint.h"
 
 /* ---- life ---- */
 
@@ -120,17 +121,7 @@ static mpt_status take_options(mpt_trainer *trainer, const mpt_trainer_options *
     trainer->host_metrics_ud = o->metrics_ud;
     trainer->metrics = o->metrics ? count_metrics : NULL;
     trainer->metrics_ud = trainer;
-    if (!o->checkpoints)
-        return MPT_OK;
-    size_t bytes = strlen(o->checkpoints) + 1;
-    if (bytes == 1 || bytes > MPT_CHECKPOINTS_PATH)
-        return MPT_FAIL(trainer->ctx, MPT_INVALID, MPT_NOWHERE,
-                        "mpt_trainer_create: checkpoints: a path of %zu bytes", bytes - 1);
-    trainer->checkpoints = mpt_alloc(trainer->ctx, bytes);
-    if (!trainer->checkpoints)
-        return mpt_fail_memory(trainer->ctx, bytes);
-    memcpy(trainer->checkpoints, o->checkpoints, bytes);
-    return MPT_OK;
+    return mpt_trainer_set_checkpoints(trainer, o->checkpoints);
 }
 
 mpt_status mpt_trainer_create(const mpt_program *program, const mpt_trainer_options *options,

@@ -43,6 +43,11 @@ MPT_API MPT_CHECKED mpt_status mpt_checkpoint_find(mpt_ctx *ctx, const char *fol
 MPT_API MPT_CHECKED mpt_status mpt_checkpoint_read(mpt_ctx *ctx, const char *path,
                                                    mpt_checkpoint_info *out);
 
+/* The folder of mpt_trainer_options.checkpoints, for a host that makes it only once there is
+ * memory for the trainer. Copied; NULL: none. */
+MPT_API MPT_CHECKED mpt_status mpt_trainer_set_checkpoints(mpt_trainer *trainer,
+                                                           const char *folder);
+
 /* Whether the recipe wants a checkpoint now, between two steps: every train.checkpoint.every
  * attempted steps, and after the last one. */
 MPT_API bool mpt_trainer_checkpoint_due(const mpt_trainer *trainer);
