@@ -76,6 +76,47 @@ static void test_load_when_nothing_that_decides_numbers_changed_then_taken(void 
     }
 }
 
+/* The same bytes under another name are the same data; others of the same number are not. */
+static void test_load_when_a_text_has_moved_then_taken_and_when_edited_then_refused(void **s) {
+    (void)s;
+    static const char model[] = "return recipe { name = 't', model = require 'models.mlp' "
+                                "'tiny', allow = { 'no-warmup' "
+                                "}, data = text '%s', " CHECKPOINT_TRAIN " }";
+    checkpoints f = checkpoints_make();
+    static char text[2000];
+    mpt_compile_options options = MPT_COMPILE_OPTIONS_INIT;
+    char path[3][80], recipe[1024];
+    options.n_threads = 1;
+    for (int i = 0; i < 3; i++) {
+        checkpoint_case c = {.ctx = mpt_test_ctx()};
+        snprintf(path[i], sizeof path[i], "%s/text%d", f.path, i);
+        for (size_t k = 0; k < sizeof text; k++)
+            text[k] = (char)('a' + (k * k + (i == 2 ? k / 7 : 0)) % 26);
+        bytes_write(path[i], text, sizeof text);
+        snprintf(recipe, sizeof recipe, model, path[0]);
+        assert_mpt_ok(c.ctx, mpt_recipe_load_string(c.ctx, MPT_SOURCE_DIR "/recipes/t.lua",
+                                                    recipe, strlen(recipe), NULL, &c.recipe));
+        options.data = path[i];
+        assert_mpt_ok(c.ctx, mpt_compile(c.recipe, &options, &c.program));
+        assert_mpt_ok(c.ctx, mpt_trainer_create(c.program, NULL, &c.trainer));
+        checkpoint_path at = checkpoint_at(f.path, 0);
+        if (i == 0)
+            assert_mpt_ok(c.ctx, mpt_trainer_save_checkpoint(c.trainer, f.path));
+        else if (i == 1)
+            assert_mpt_ok(c.ctx, mpt_trainer_load_checkpoint(c.trainer, at.text, NULL));
+        else
+            assert_int_equal(mpt_trainer_load_checkpoint(c.trainer, at.text, NULL),
+                             MPT_INVALID);
+        if (i == 2)
+            assert_non_null(strstr(mpt_ctx_error(c.ctx)->message,
+                                   "another recipe: data: other tokens, from bytes of "));
+        checkpoint_end(&c);
+    }
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(unlink(path[i]), 0);
+    checkpoints_remove(&f);
+}
+
 static void test_load_when_the_state_is_another_then_refused_whatever_is_allowed(void **s) {
     (void)s;
     static const struct {
@@ -161,6 +202,7 @@ static void test_load_when_phases_are_others_then_the_due_one_goes_on(void **s) 
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_load_when_the_recipe_is_another_then_fields_are_named),
     cmocka_unit_test(test_load_when_nothing_that_decides_numbers_changed_then_taken),
+    cmocka_unit_test(test_load_when_a_text_has_moved_then_taken_and_when_edited_then_refused),
     cmocka_unit_test(test_load_when_the_state_is_another_then_refused_whatever_is_allowed),
     cmocka_unit_test(test_load_when_scaling_becomes_delayed_then_histories_start_anew),
     cmocka_unit_test(test_load_when_a_window_is_longer_then_only_the_history_starts_anew),
