@@ -197,45 +197,137 @@ static void start_counts(mpt_trainer *trainer, mpt_run_env *env) {
     env->counts = trainer->counts;
 }
 
+/* The first step of UPDATE that moves anything: all before it only measure. */
+static int first_moving(const mpt_phase_program *program) {
+    int step = program->segment[MPT_PASS_UPDATE];
+    while (program->graph->nodes[program->steps[step].node].op != MPT_OP_clip_factor)
+        step++;
+    return step + 1;
+}
+
+/* UPDATE in two parts, since what is watched for is known in the middle of it. A step that is
+ * left out for a spike runs the same steps as any other; its factor on the gradients becomes
+ * NaN, as it is where a gradient is not finite, and by that the optimizer knows. Gives the row
+ * of the first bad gradient, or -1. */
+static int32_t run_update(mpt_trainer *trainer, const mpt_run_env *env, mpt_step_result *r,
+                          mpt_watch_verdict *out_verdict) {
+    mpt_runner runner = mpt_trainer_runner(trainer, false);
+    const int *segment = runner.program->segment;
+    int middle = first_moving(runner.program);
+    const mpt_node *clip = &runner.graph->nodes[runner.program->steps[middle - 1].node];
+    mpt_executor_run_range(runner.executor, segment[MPT_PASS_UPDATE], middle, env);
+    mpt_value_id norm = runner.graph->norm, finite = runner.graph->finite;
+    r->grad_norm = (double)*(const float *)mpt_executor_tensor(runner.executor, norm)->data;
+    int32_t bad = *(const int32_t *)mpt_executor_tensor(runner.executor, finite)->data;
+    if (bad < 0)
+        *out_verdict = mpt_watch_judge(&trainer->watch, r->loss, r->grad_norm);
+    r->spike = out_verdict->action != MPT_SPIKE_OFF;
+    r->skipped = bad >= 0 || out_verdict->action >= MPT_SPIKE_SKIP;
+    if (r->skipped)
+        *(float *)mpt_executor_tensor(runner.executor, clip->out[0])->data = NAN;
+    mpt_executor_run_range(runner.executor, middle, segment[MPT_PASS_UPDATE + 1], env);
+    return bad;
+}
+
+/* ---- values near the end of FP16 ---- */
+
+/* Looks at this step's values, where it is one of those that are looked at. */
+static void start_range(mpt_trainer *trainer) {
+    mpt_runner runner = mpt_trainer_runner(trainer, false);
+    bool gradients = trainer->program->recipe->loss_scale.kind != MPT_LOSS_SCALE_DYNAMIC;
+    trainer->range.amax = 0;
+    if (trainer->attempted % MPT_RANGE_EVERY != 0 || !mpt_range_matters(runner.program))
+        return;
+    trainer->range.program = runner.program;
+    trainer->range.executor = runner.executor;
+    trainer->range.gradients = gradients;
+    mpt_executor_look(runner.executor, mpt_range_look, &trainer->range);
+}
+
+/* The log hears of it again when a quarter has been added. */
+static mpt_status end_range(mpt_trainer *trainer, int64_t step) {
+    mpt_range *range = &trainer->range;
+    mpt_runner runner = mpt_trainer_runner(trainer, false);
+    char place[MPT_PLACE_TEXT];
+    mpt_metrics_line line;
+    mpt_executor_look(runner.executor, NULL, NULL);
+    if (range->amax == 0)
+        return MPT_OK;
+    const mpt_node *node = &runner.graph->nodes[runner.program->steps[range->step].node];
+    mpt_place_text(runner.graph, node, range->output, place);
+    range->n++;
+    if (range->amax > 1.25f * range->told) {
+        range->told = range->amax;
+        mpt_log(trainer->ctx, MPT_LOG_WARNING,
+                "step %lld: %s (%s) reaches %g, and FP16 ends at 65504: keep it in a wider "
+                "format before it overflows",
+                (long long)step, place, mpt_op_get(node->op)->name, (double)range->amax);
+    }
+    mpt_metrics_begin(&line, "range");
+    mpt_metrics_integer(&line, "step", step);
+    mpt_metrics_string(&line, "tensor", place);
+    mpt_metrics_string(&line, "op", mpt_op_get(node->op)->name);
+    mpt_metrics_string(&line, "format", "fp16");
+    mpt_metrics_number(&line, "amax", (double)range->amax);
+    mpt_metrics_number(&line, "share", (double)range->amax / 65504);
+    return mpt_metrics_end(&line, trainer->ctx, trainer->metrics, trainer->metrics_ud);
+}
+
+/* ---- */
+
+/* What follows from a step for those to come. */
+static mpt_status end_step(mpt_trainer *trainer, const mpt_step_result *r, int param,
+                           const mpt_watch_verdict *verdict) {
+    mpt_status status;
+    if (param >= 0) {
+        status = mpt_trainer_skip(trainer, r, param);
+    } else {
+        if (!r->skipped)
+            trainer->skips_in_a_row = 0;
+        mpt_scaler_update(&trainer->scaler, &trainer->program->recipe->loss_scale, false);
+        status = mpt_trainer_settle_spike(trainer, r, verdict);
+    }
+    mpt_watch_scale(&trainer->watch, trainer->attempted, trainer->scaler.loss_scale);
+    return status;
+}
+
 mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out) {
     const mpt_train *train = &trainer->program->train;
     MPT_TRY(enter_phase(trainer));
     const mpt_graph *graph = mpt_trainer_graph(trainer);
     mpt_executor *executor = trainer->executors[trainer->phase];
     mpt_run_env env = mpt_trainer_env(trainer);
+    mpt_watch_verdict verdict = {.action = MPT_SPIKE_OFF};
     mpt_step_result r = {.step = trainer->attempted, .loss_scale = trainer->scaler.loss_scale};
     r.phase = trainer->program->phases[trainer->phase]->phase;
     r.lr = (double)env.lr;
     start_counts(trainer, &env);
     MPT_TRY(mpt_trainer_announce_faults(trainer));
     mpt_faults_weights(&trainer->faults, r.step, trainer->state);
+    start_range(trainer);
     mpt_executor_run(executor, MPT_PASS_PREPARE, &env);
     r.loss = run_micro_batches(trainer, &env);
     mpt_faults_restore(&trainer->faults, r.step, trainer->state);
     mpt_faults_gradients(&trainer->faults, r.step, graph, trainer->state, r.loss_scale);
-    mpt_executor_run(executor, MPT_PASS_UPDATE, &env);
-    r.grad_norm = (double)*(const float *)mpt_executor_tensor(executor, graph->norm)->data;
-    int32_t bad = *(const int32_t *)mpt_executor_tensor(executor, graph->finite)->data;
+    int32_t bad = run_update(trainer, &env, &r, &verdict);
     int param = bad < 0 ? -1 : param_of_row(graph, bad);
-    r.skipped = bad >= 0;
     r.bad_tensor = bad < 0 ? NULL : graph->params[param].name;
     trainer->tokens_seen += (double)(train->batch * train->sequence);
     r.tokens = trainer->tokens_seen;
     trainer->attempted++;
     trainer->applied += !r.skipped;
+    trainer->watch.counts.skipped += r.skipped;
     *out = r;
+    MPT_TRY(end_range(trainer, r.step));
     MPT_TRY(write_step(trainer, &r));
-    if (r.skipped)
-        return mpt_trainer_skip(trainer, &r, param);
-    trainer->skips_in_a_row = 0;
-    mpt_scaler_update(&trainer->scaler, &trainer->program->recipe->loss_scale, false);
-    return MPT_OK;
+    return end_step(trainer, &r, param, &verdict);
 }
 
 mpt_status mpt_trainer_step(mpt_trainer *trainer, const int32_t *tokens, mpt_step_result *out) {
     MPT_REQUIRE_OBJECT(trainer);
     MPT_REQUIRE(trainer->ctx, out);
     trainer->has_gradients = false;
+    trainer->drawn = -1;
     if (!tokens && mpt_trainer_graph(trainer)->own_tokens)
         return MPT_FAIL(trainer->ctx, MPT_INVALID, MPT_NOWHERE,
                         "%s: tokens is NULL, and the program was compiled with own_tokens",
@@ -244,7 +336,7 @@ mpt_status mpt_trainer_step(mpt_trainer *trainer, const int32_t *tokens, mpt_ste
         MPT_TRY(take_batch(trainer, tokens));
     } else {
         draw_batch(trainer);
-        trainer->data++;
+        trainer->drawn = trainer->data++;
     }
     return mpt_trainer_step_batch(trainer, out);
 }
