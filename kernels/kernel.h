@@ -24,6 +24,7 @@ typedef struct mpt_tensor {
 } mpt_tensor;
 
 struct mpt_quantize_counts; /* kernels/quantize.h */
+struct mpt_comm;            /* comm/comm.h */
 
 /* What changes from step to step, set by the trainer. */
 typedef struct mpt_run_env {
@@ -37,6 +38,7 @@ typedef struct mpt_run_env {
     int n_threads;
     bool evaluating; /* nothing that outlives the step is written: no amax enters a history; and
                         nothing is dropped */
+    const struct mpt_comm *comm; /* to the other ranks; NULL: there are none */
     /* One for each of the graph's operands, added to; NULL: nothing is counted. */
     struct mpt_quantize_counts *counts;
 } mpt_run_env;

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "comm/comm.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/optim.h"
 #include "kernels/quantize.h"
@@ -21,6 +22,7 @@ void mpt_cpu_zero(const mpt_kernel_args *args) {
 void mpt_cpu_grad_reduce(const mpt_kernel_args *args) {
     mpt_round_to(args->node->attrs.reduce, args->out[0].data,
                  (size_t)mpt_optim_elements(&args->out[0]));
+    mpt_comm_sum_floats(args->env->comm, args->out[0].data, mpt_optim_elements(&args->out[0]));
 }
 
 /* Brings n numbers of a tensor to the format that it is kept in. */
@@ -47,7 +49,7 @@ MPT_CLONES static void adamw_piece(const mpt_adamw *s, int64_t n, float *w, cons
 
 void mpt_cpu_grad_norm(const mpt_kernel_args *args) {
     const float *g = args->in[0].data;
-    float *rows = args->out[0].data, unscale = args->env->grad_unscale;
+    float *rows = args->out[0].data, unscale = *(const float *)args->in[1].data;
     int64_t n = mpt_optim_elements(&args->in[0]), pieces = mpt_piece_count(n);
     double *part = args->scratch, sum = 0;
 #pragma omp parallel for schedule(static) num_threads(args->env->n_threads) if (pieces > 1)

@@ -6,7 +6,10 @@
 
 void mpt_ref_zero(const mpt_kernel_args *args);
 void mpt_ref_grad_reduce(const mpt_kernel_args *args);
+void mpt_ref_unscale(const mpt_kernel_args *args);
 void mpt_ref_grad_norm(const mpt_kernel_args *args);
+void mpt_ref_finite_check(const mpt_kernel_args *args);
+void mpt_ref_global_norm(const mpt_kernel_args *args);
 void mpt_ref_clip_factor(const mpt_kernel_args *args);
 void mpt_ref_adamw(const mpt_kernel_args *args);
 void mpt_ref_sgd(const mpt_kernel_args *args);

@@ -1,11 +1,14 @@
-/* The optimizer's tail: zero, grad_reduce, grad_norm, clip_factor, adamw, sgd (contract 11 of
- * the numerics), moe_balance.
+/* The optimizer's tail: zero, grad_reduce, unscale, grad_norm, finite_check, global_norm,
+ * clip_factor, adamw, sgd (contract 11 of the numerics), moe_balance.
  *
  * In a step they run in this order: every gradient was summed over the micro-batches;
- * grad_reduce rounds what a rank would send; grad_norm unscales and measures each; clip_factor
- * joins the norms to one factor, unscale * clip; adamw or sgd applies it. Where a gradient is
- * not finite the factor is NaN, and the optimizer then leaves weights and moments as they are:
- * the whole step is skipped, on all parameters.
+ * grad_reduce rounds what a rank sends and adds it up over ranks; unscale is the loss scale's
+ * reciprocal; grad_norm measures each gradient times it; finite_check finds the first that is
+ * not finite, on any rank; global_norm joins the norms; clip_factor gives one factor, unscale *
+ * clip; adamw or sgd applies it. No pass over a gradient writes it unscaled: it is multiplied as
+ * it is read, once where it is measured and once where it is applied. Where a gradient is not
+ * finite the factor is NaN, and the optimizer then leaves weights and moments as they are: the
+ * whole step is skipped, on all parameters and ranks.
  *
  * adamw and sgd compute in FP32 from what is stored, as Transformer Engine's FusedAdam does:
  * the weight moves by the new moments as computed, and only then weight and moments are rounded
@@ -14,6 +17,7 @@
 
 #include <string.h>
 
+#include "comm/comm.h"
 #include "kernels/optim.h"
 #include "kernels/quantize.h"
 
@@ -24,6 +28,11 @@ void mpt_ref_zero(const mpt_kernel_args *args) {
 void mpt_ref_grad_reduce(const mpt_kernel_args *args) {
     mpt_ref_round_to(args->node->attrs.reduce, args->out[0].data,
                      (size_t)mpt_optim_elements(&args->out[0]));
+    mpt_comm_sum_floats(args->env->comm, args->out[0].data, mpt_optim_elements(&args->out[0]));
+}
+
+void mpt_ref_unscale(const mpt_kernel_args *args) {
+    *(float *)args->out[0].data = args->env->grad_unscale;
 }
 
 /* Brings a tensor to the format that it is kept in. */
@@ -34,31 +43,44 @@ static void keep(const mpt_tensor *t) {
 
 void mpt_ref_grad_norm(const mpt_kernel_args *args) {
     const float *g = args->in[0].data;
-    float *rows = args->out[0].data;
+    float *rows = args->out[0].data, unscale = *(const float *)args->in[1].data;
     int64_t n = mpt_optim_elements(&args->in[0]);
     double sum = 0;
     for (int64_t p = 0; p < mpt_piece_count(n); p++)
-        sum +=
-            mpt_norm_piece(g + p * MPT_PIECE, mpt_piece_length(n, p), args->env->grad_unscale);
+        sum += mpt_norm_piece(g + p * MPT_PIECE, mpt_piece_length(n, p), unscale);
     mpt_norm_row(rows + 2 * args->node->attrs.row_index, sum);
 }
 
-void mpt_ref_clip_factor(const mpt_kernel_args *args) {
+/* Ranks agree on the largest count of rows from the bad one on, which is the earliest row. */
+void mpt_ref_finite_check(const mpt_kernel_args *args) {
     const float *rows = args->in[0].data;
-    float *factor = args->out[0].data, *norm = args->out[1].data;
-    int32_t *bad = args->out[2].data;
-    double sum = 0, clip = (double)args->node->attrs.clip, shrink = 1;
-    *bad = -1;
-    for (int64_t i = 0; i < args->in[0].dims[0]; i++) {
+    int32_t n = (int32_t)args->in[0].dims[0], from = n;
+    for (int32_t i = 0; i < n && from == n; i++)
+        if (rows[2 * i + 1] == 0.0f)
+            from = i;
+    int32_t left = mpt_comm_max_int(args->env->comm, n - from);
+    *(int32_t *)args->out[0].data = left > 0 ? n - left : -1;
+}
+
+/* Every rank has the same gradients once they are reduced; the largest norm of all says so. */
+void mpt_ref_global_norm(const mpt_kernel_args *args) {
+    const float *rows = args->in[0].data;
+    double sum = 0;
+    for (int64_t i = 0; i < args->in[0].dims[0]; i++)
         sum += (double)rows[2 * i] * (double)rows[2 * i];
-        if (*bad < 0 && rows[2 * i + 1] == 0.0f)
-            *bad = (int32_t)i;
-    }
-    double total = sqrt(sum);
-    if (clip > 0 && clip / (total + 1e-6) < 1)
-        shrink = clip / (total + 1e-6);
-    *norm = (float)total;
-    *factor = *bad >= 0 ? NAN : (float)((double)args->env->grad_unscale * shrink);
+    float norm = (float)sqrt(sum);
+    mpt_comm_max_floats(args->env->comm, &norm, 1);
+    *(float *)args->out[0].data = norm;
+}
+
+void mpt_ref_clip_factor(const mpt_kernel_args *args) {
+    double norm = (double)*(const float *)args->in[0].data;
+    double unscale = (double)*(const float *)args->in[1].data, shrink = 1;
+    double clip = (double)args->node->attrs.clip;
+    if (clip > 0 && clip / (norm + 1e-6) < 1)
+        shrink = clip / (norm + 1e-6);
+    bool bad = *(const int32_t *)args->in[2].data >= 0;
+    *(float *)args->out[0].data = bad ? NAN : (float)(unscale * shrink);
 }
 
 void mpt_ref_adamw(const mpt_kernel_args *args) {

@@ -15,7 +15,10 @@ const mpt_kernel mpt_kernels_ref[] = {
 #include "kernels/ref/rows.def"
     {MPT_OP_zero, "ref.zero", NULL, mpt_ref_zero, NULL},
     {MPT_OP_grad_reduce, "ref.grad_reduce", NULL, mpt_ref_grad_reduce, NULL},
+    {MPT_OP_unscale, "ref.unscale", NULL, mpt_ref_unscale, NULL},
     {MPT_OP_grad_norm, "ref.grad_norm", NULL, mpt_ref_grad_norm, NULL},
+    {MPT_OP_finite_check, "ref.finite_check", NULL, mpt_ref_finite_check, NULL},
+    {MPT_OP_global_norm, "ref.global_norm", NULL, mpt_ref_global_norm, NULL},
     {MPT_OP_clip_factor, "ref.clip_factor", NULL, mpt_ref_clip_factor, NULL},
     {MPT_OP_adamw, "ref.adamw", NULL, mpt_ref_adamw, NULL},
     {MPT_OP_sgd, "ref.sgd", NULL, mpt_ref_sgd, NULL},

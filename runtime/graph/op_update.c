@@ -1,9 +1,11 @@
-/* zero, grad_reduce, grad_norm, clip_factor, adamw, sgd: the optimizer's step, as nodes.
+/* zero, grad_reduce, unscale, grad_norm, finite_check, global_norm, clip_factor, adamw, sgd: the
+ * optimizer's step, as nodes.
  *
  * graph/update.c appends them. They write state in place: what a node writes is also given as
  * its output. Attributes: grad_reduce reads reduce; grad_norm row_index; clip_factor clip (0:
- * none); adamw beta1, beta2, eps, weight_decay; sgd momentum and weight_decay. Step size and
- * bias corrections come from the run's environment, because they change from step to step. */
+ * none); adamw beta1, beta2, eps, weight_decay; sgd momentum and weight_decay. Loss scale, step
+ * size and bias corrections come from the run's environment, because they change from step to
+ * step. */
 #include "graph/op.h"
 
 static mpt_cost cost_of(const mpt_graph *graph, const mpt_node *node, double flops) {
@@ -25,8 +27,10 @@ const mpt_op_def mpt_op_zero = {zero_infer, NULL, zero_cost};
 
 /* ---- what ranks send ---- */
 
+/* Of one rank: a gradient that is sent as it is takes no time. */
 static mpt_cost grad_reduce_cost(const mpt_graph *graph, const mpt_node *node) {
-    return (mpt_cost){0, mpt_op_bytes(graph, node)};
+    bool rounds = node->attrs.reduce != MPT_DTYPE_FP32;
+    return (mpt_cost){0, rounds ? mpt_op_bytes(graph, node) : 0};
 }
 
 const mpt_op_def mpt_op_grad_reduce = {zero_infer, NULL, grad_reduce_cost};
@@ -36,6 +40,7 @@ const mpt_op_def mpt_op_grad_reduce = {zero_infer, NULL, grad_reduce_cost};
 /* The norms are one value [parameters, 2] that all grad_norm nodes share. */
 static mpt_status grad_norm_infer(mpt_graph *graph, mpt_node *node) {
     MPT_TRY(mpt_op_expect(graph, node, 0, "gradient"));
+    MPT_TRY(mpt_op_expect1(graph, node, 1, "unscale", 1));
     if (node->out[0] < 0)
         return MPT_OP_FAIL(graph, node, "the norms must be given as output");
     const mpt_value *norms = &graph->values[node->out[0]];
@@ -50,18 +55,39 @@ static mpt_cost grad_norm_cost(const mpt_graph *graph, const mpt_node *node) {
     return cost_of(graph, node, 2);
 }
 
-static mpt_status clip_factor_infer(mpt_graph *graph, mpt_node *node) {
-    MPT_TRY(mpt_op_expect2(graph, node, 0, "norms", MPT_ANY, 2));
-    mpt_value one = {.name = "factor", .kind = MPT_VALUE_STATUS, .rank = 1, .dims = {1}};
-    MPT_TRY(mpt_op_output(graph, node, 0, &one));
-    one.name = "norm";
-    MPT_TRY(mpt_op_output(graph, node, 1, &one));
-    one.name = "first_bad";
-    one.dtype = MPT_DTYPE_I32;
-    return mpt_op_output(graph, node, 2, &one);
+/* ---- the numbers of the whole step ---- */
+
+/* Output 0 is one number that the trainer may read. */
+static mpt_status one_number(mpt_graph *graph, mpt_node *node, mpt_dtype dtype) {
+    mpt_value one = {.kind = MPT_VALUE_STATUS, .dtype = dtype, .rank = 1, .dims = {1}};
+    return mpt_op_output(graph, node, 0, &one);
 }
 
+static mpt_status unscale_infer(mpt_graph *graph, mpt_node *node) {
+    return one_number(graph, node, MPT_DTYPE_FP32);
+}
+
+static mpt_status finite_check_infer(mpt_graph *graph, mpt_node *node) {
+    MPT_TRY(mpt_op_expect2(graph, node, 0, "norms", MPT_ANY, 2));
+    return one_number(graph, node, MPT_DTYPE_I32);
+}
+
+static mpt_status global_norm_infer(mpt_graph *graph, mpt_node *node) {
+    MPT_TRY(mpt_op_expect2(graph, node, 0, "norms", MPT_ANY, 2));
+    return one_number(graph, node, MPT_DTYPE_FP32);
+}
+
+static mpt_status clip_factor_infer(mpt_graph *graph, mpt_node *node) {
+    MPT_TRY(mpt_op_expect1(graph, node, 0, "norm", 1));
+    MPT_TRY(mpt_op_expect1(graph, node, 1, "unscale", 1));
+    MPT_TRY(mpt_op_expect_ids(graph, node, 2, "first bad row", 1));
+    return one_number(graph, node, MPT_DTYPE_FP32);
+}
+
+const mpt_op_def mpt_op_unscale = {unscale_infer, NULL, NULL};
 const mpt_op_def mpt_op_grad_norm = {grad_norm_infer, NULL, grad_norm_cost};
+const mpt_op_def mpt_op_finite_check = {finite_check_infer, NULL, NULL};
+const mpt_op_def mpt_op_global_norm = {global_norm_infer, NULL, NULL};
 const mpt_op_def mpt_op_clip_factor = {clip_factor_infer, NULL, NULL};
 
 /* ---- optimizers ---- */

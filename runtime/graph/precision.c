@@ -175,18 +175,10 @@ static void set_sum(const mpt_rewrite *r, mpt_node *node) {
     node->attrs.sum = (mpt_gemm_sum){policy->accumulate[gemm], policy->promote[gemm]};
 }
 
-/* In front of the node that measures a gradient: what the ranks add up. FP32 takes every
- * gradient as it is. */
-static mpt_status emit_reduce(mpt_rewrite *r, node_list *list, const mpt_node *norm) {
-    mpt_node node = mpt_node_make(MPT_OP_grad_reduce, MPT_PASS_UPDATE, norm->layer);
-    if (r->options->state.reduce == MPT_DTYPE_FP32)
-        return MPT_OK;
-    node.n_in = node.n_out = 1;
-    node.in[0] = norm->in[0];
-    node.attrs.reduce = r->options->state.reduce;
-    MPT_TRY(mpt_op_get(node.op)->def->infer(r->graph, &node));
-    append(list, r->graph, &node);
-    return MPT_OK;
+/* What the ranks send of a gradient. The load of an expert is a count, and is sent as it is. */
+static void set_reduce(const mpt_rewrite *r, mpt_node *node) {
+    if (!r->graph->params[r->graph->values[node->in[0]].param].balanced)
+        node->attrs.reduce = r->options->state.reduce;
 }
 
 /* Behind the optimizer: one node for each side whose scaling is delayed, or will be. */
@@ -233,8 +225,8 @@ static mpt_status rewrite_nodes(mpt_rewrite *r, node_list *list) {
             read_copies(r, r->reads[i], &node);
             set_sum(r, &node);
         }
-        if (node.op == MPT_OP_grad_norm)
-            MPT_TRY(emit_reduce(r, list, &node));
+        if (node.op == MPT_OP_grad_reduce)
+            set_reduce(r, &node);
         append(list, graph, &node);
         for (int k = 0; k < node.n_out; k++)
             if (node.out[k] >= 0 && graph->values[node.out[k]].kind == MPT_VALUE_ACTIVATION)

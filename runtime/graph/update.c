@@ -1,10 +1,12 @@
 /* Stage 4, last part: the optimizer's tail as nodes, in the order of contract 11.
  *
- * PREPARE zeroes each gradient. UPDATE measures the gradients in the order in which the
- * backward pass finishes them, so that "the first bad gradient" is the one nearest to where a
- * fault arose; joins the norms to one factor; applies it parameter by parameter. The bias of a
- * choice of experts has a load for a gradient: it is measured nowhere, and moves by a rule of
- * its own. Kernels: kernels/ref/ref_optim.c. */
+ * PREPARE zeroes each gradient. UPDATE reduces the gradients over ranks; takes the loss scale
+ * out; measures them in the order in which the backward pass finishes them, so that "the first
+ * bad gradient" is the one nearest to where a fault arose; checks that all are finite; joins the
+ * norms; clips; applies the one factor parameter by parameter. Unscale, check, norm and clip
+ * stand there once, however many micro-batches were summed up. The bias of a choice of experts
+ * has a load for a gradient: it is measured nowhere, and moves by a rule of its own. Kernels:
+ * kernels/ref/ref_optim.c. */
 #include "graph/graph.h"
 
 /* Biases, norms, A_log, D and dt_bias are vectors and keep their size; matrices, tables and the
@@ -21,13 +23,28 @@ static mpt_status append_zero(mpt_graph *graph, const mpt_param *param) {
     return mpt_graph_append(graph, &node, NULL);
 }
 
+static mpt_status append_reduce(mpt_graph *graph, mpt_value_id grad) {
+    const mpt_param *param = &graph->params[graph->values[grad].param];
+    mpt_node node = mpt_node_make(MPT_OP_grad_reduce, MPT_PASS_UPDATE, param->layer);
+    node.n_in = node.n_out = 1;
+    node.in[0] = node.out[0] = grad;
+    return mpt_graph_append(graph, &node, NULL);
+}
+
+/* What the numbers of a step are called in the code below: one of each. */
+typedef struct step_values {
+    mpt_value_id norms, unscale, factor;
+} step_values;
+
 static mpt_status append_norm(mpt_graph *graph, mpt_value_id grad, int32_t row,
-                              mpt_value_id norms) {
+                              const step_values *values) {
     const mpt_param *param = &graph->params[graph->values[grad].param];
     mpt_node node = mpt_node_make(MPT_OP_grad_norm, MPT_PASS_UPDATE, param->layer);
-    node.n_in = node.n_out = 1;
+    node.n_in = 2;
+    node.n_out = 1;
     node.in[0] = grad;
-    node.out[0] = norms;
+    node.in[1] = values->unscale;
+    node.out[0] = values->norms;
     node.attrs.row_index = row;
     return mpt_graph_append(graph, &node, NULL);
 }
@@ -61,7 +78,20 @@ static void finishing_order(const mpt_graph *graph, bool *seen, mpt_value_id *or
             order[--at] = graph->params[p].grad;
 }
 
-static mpt_status append_norms(mpt_graph *graph, mpt_value_id norms) {
+/* A node that makes one number of the step out of n_in others. */
+static mpt_status append_number(mpt_graph *graph, mpt_op op, const mpt_value_id *in, int n_in,
+                                mpt_value_id out) {
+    mpt_node node = mpt_node_make(op, MPT_PASS_UPDATE, -1);
+    node.n_in = (int8_t)n_in;
+    node.n_out = 1;
+    for (int i = 0; i < n_in; i++)
+        node.in[i] = in[i];
+    node.out[0] = out;
+    return mpt_graph_append(graph, &node, NULL);
+}
+
+/* Reduce, unscale and measure. Loads of experts are added up over ranks too. */
+static mpt_status append_norms(mpt_graph *graph, const step_values *values) {
     size_t n = (size_t)graph->n_params;
     bool *seen = mpt_arena_alloc(&graph->arena, n * sizeof *seen);
     mpt_value_id *order = mpt_arena_alloc(&graph->arena, n * sizeof *order);
@@ -69,7 +99,13 @@ static mpt_status append_norms(mpt_graph *graph, mpt_value_id norms) {
         return MPT_OUT_OF_MEMORY;
     finishing_order(graph, seen, order);
     for (int i = 0; i < n_measured(graph); i++)
-        MPT_TRY(append_norm(graph, order[i], i, norms));
+        MPT_TRY(append_reduce(graph, order[i]));
+    for (int p = 0; p < graph->n_params; p++)
+        if (graph->params[p].balanced)
+            MPT_TRY(append_reduce(graph, graph->params[p].grad));
+    MPT_TRY(append_number(graph, MPT_OP_unscale, NULL, 0, values->unscale));
+    for (int i = 0; i < n_measured(graph); i++)
+        MPT_TRY(append_norm(graph, order[i], i, values));
     return MPT_OK;
 }
 
@@ -80,22 +116,27 @@ static mpt_value_id status_value(mpt_graph *graph, const char *name, mpt_dtype d
     return mpt_graph_value(graph, name, MPT_VALUE_STATUS, dtype, rows ? 2 : 1, dims);
 }
 
-static mpt_status append_clip(mpt_graph *graph, const mpt_train *train, mpt_value_id norms,
-                              mpt_value_id *factor) {
-    *factor = status_value(graph, "grad_factor", MPT_DTYPE_FP32, 0);
+static mpt_status make_values(mpt_graph *graph, step_values *values) {
+    int rows = n_measured(graph);
+    values->norms = status_value(graph, "grad_norms", MPT_DTYPE_FP32, rows ? rows : 1);
+    values->unscale = status_value(graph, "unscale", MPT_DTYPE_FP32, 0);
+    values->factor = status_value(graph, "grad_factor", MPT_DTYPE_FP32, 0);
     graph->norm = status_value(graph, "grad_norm", MPT_DTYPE_FP32, 0);
     graph->finite = status_value(graph, "first_bad_gradient", MPT_DTYPE_I32, 0);
-    if (*factor < 0 || graph->norm < 0 || graph->finite < 0)
-        return MPT_OUT_OF_MEMORY;
-    mpt_node node = mpt_node_make(MPT_OP_clip_factor, MPT_PASS_UPDATE, -1);
-    node.n_in = 1;
-    node.n_out = 3;
-    node.in[0] = norms;
-    node.out[0] = *factor;
-    node.out[1] = graph->norm;
-    node.out[2] = graph->finite;
-    node.attrs.clip = (float)train->clip;
-    return mpt_graph_append(graph, &node, NULL);
+    bool made = values->norms >= 0 && values->unscale >= 0 && values->factor >= 0 &&
+                graph->norm >= 0 && graph->finite >= 0;
+    return made ? MPT_OK : MPT_OUT_OF_MEMORY;
+}
+
+/* Check, norm, clip. */
+static mpt_status append_clip(mpt_graph *graph, const mpt_train *train,
+                              const step_values *values) {
+    const mpt_value_id in[] = {graph->norm, values->unscale, graph->finite};
+    MPT_TRY(append_number(graph, MPT_OP_finite_check, &values->norms, 1, graph->finite));
+    MPT_TRY(append_number(graph, MPT_OP_global_norm, &values->norms, 1, graph->norm));
+    MPT_TRY(append_number(graph, MPT_OP_clip_factor, in, (int)MPT_COUNT(in), values->factor));
+    graph->nodes[graph->n_nodes - 1].attrs.clip = (float)train->clip;
+    return MPT_OK;
 }
 
 static mpt_value_id moment(mpt_graph *graph, int index, const char *prefix) {
@@ -179,16 +220,13 @@ static mpt_status append_step(mpt_graph *graph, int index, const mpt_train *trai
 }
 
 mpt_status mpt_graph_append_update(mpt_graph *graph, const mpt_train *train) {
-    mpt_value_id factor;
-    int rows = n_measured(graph);
-    mpt_value_id norms = status_value(graph, "grad_norms", MPT_DTYPE_FP32, rows ? rows : 1);
-    if (norms < 0)
-        return MPT_OUT_OF_MEMORY;
+    step_values values;
+    MPT_TRY(make_values(graph, &values));
     for (int i = 0; i < graph->n_params; i++)
         MPT_TRY(append_zero(graph, &graph->params[i]));
-    MPT_TRY(append_norms(graph, norms));
-    MPT_TRY(append_clip(graph, train, norms, &factor));
+    MPT_TRY(append_norms(graph, &values));
+    MPT_TRY(append_clip(graph, train, &values));
     for (int i = 0; i < graph->n_params; i++)
-        MPT_TRY(append_step(graph, i, train, factor));
+        MPT_TRY(append_step(graph, i, train, values.factor));
     return MPT_OK;
 }

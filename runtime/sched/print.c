@@ -132,6 +132,14 @@ static void describe_formats(cell *c, const mpt_phase_program *program, const mp
         add(c, " %s", mpt_dtype_name(a->reduce));
         return;
     }
+    if (node->op == MPT_OP_clip_factor && a->clip <= 0) {
+        add(c, " fp32, no clip");
+        return;
+    }
+    if (node->op == MPT_OP_clip_factor) {
+        add(c, " fp32, unscale * min(1, %g / (norm + 1e-6))", (double)a->clip);
+        return;
+    }
     for (int k = 0; k < node->n_out; k++)
         if (value_at(graph, node->out[k]))
             add(c, " %s", mpt_dtype_name(graph->values[node->out[k]].dtype));

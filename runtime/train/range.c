@@ -6,6 +6,7 @@
 
 #include "kernels/quantize.h"
 #include "kernels/tensor.h"
+#include "train/trainer.h"
 
 static const float half_of_range = 0.5f * 65504.0f;
 
@@ -50,4 +51,47 @@ void mpt_place_text(const mpt_graph *graph, const mpt_node *node, int output,
         snprintf(out, MPT_PLACE_TEXT, "%s.%s", layer, node->slot);
     else
         snprintf(out, MPT_PLACE_TEXT, "%s", layer ? layer : value ? value : "the model");
+}
+
+/* ---- in a step ---- */
+
+void mpt_trainer_start_range(mpt_trainer *trainer) {
+    mpt_runner runner = mpt_trainer_runner(trainer, false);
+    bool gradients = trainer->program->recipe->loss_scale.kind != MPT_LOSS_SCALE_DYNAMIC;
+    trainer->range.amax = 0;
+    if (trainer->attempted % MPT_RANGE_EVERY != 0 || !mpt_range_matters(runner.program))
+        return;
+    trainer->range.program = runner.program;
+    trainer->range.executor = runner.executor;
+    trainer->range.gradients = gradients;
+    mpt_executor_look(runner.executor, mpt_range_look, &trainer->range);
+}
+
+/* The log hears of it again when a quarter has been added. */
+mpt_status mpt_trainer_end_range(mpt_trainer *trainer, int64_t step) {
+    mpt_range *range = &trainer->range;
+    mpt_runner runner = mpt_trainer_runner(trainer, false);
+    char place[MPT_PLACE_TEXT];
+    mpt_metrics_line line;
+    mpt_executor_look(runner.executor, NULL, NULL);
+    if (range->amax == 0)
+        return MPT_OK;
+    const mpt_node *node = &runner.graph->nodes[runner.program->steps[range->step].node];
+    mpt_place_text(runner.graph, node, range->output, place);
+    range->n++;
+    if (range->amax > 1.25f * range->told) {
+        range->told = range->amax;
+        mpt_log(trainer->ctx, MPT_LOG_WARNING,
+                "step %lld: %s (%s) reaches %g, and FP16 ends at 65504: keep it in a wider "
+                "format before it overflows",
+                (long long)step, place, mpt_op_get(node->op)->name, (double)range->amax);
+    }
+    mpt_metrics_begin(&line, "range");
+    mpt_metrics_integer(&line, "step", step);
+    mpt_metrics_string(&line, "tensor", place);
+    mpt_metrics_string(&line, "op", mpt_op_get(node->op)->name);
+    mpt_metrics_string(&line, "format", "fp16");
+    mpt_metrics_number(&line, "amax", (double)range->amax);
+    mpt_metrics_number(&line, "share", (double)range->amax / 65504);
+    return mpt_metrics_end(&line, trainer->ctx, trainer->metrics, trainer->metrics_ud);
 }

@@ -6,30 +6,24 @@
 #include <math.h>
 #include <stdio.h>
 
-/* What stands first in the gradient, and how large the rest is. */
-static void look_at(const mpt_trainer *trainer, int param, mpt_bad_step *out) {
+/* Whether NaN or Inf stands first in the gradient. */
+static bool nan_is_first(const mpt_trainer *trainer, int param) {
     const mpt_graph *graph = mpt_trainer_graph(trainer);
-    const float *grad = trainer->state->grad[param];
     int64_t n = mpt_value_elements(&graph->values[graph->params[param].value]);
-    bool found = false; /* none: unscaling by a factor above 1 went past the largest number */
-    for (int64_t i = 0; i < n; i++) {
-        double a = fabs((double)grad[i]);
-        if (isfinite(a))
-            out->amax = a > out->amax ? a : out->amax;
-        else if (!found)
-            out->nan = isnan(a);
-        found |= !isfinite(a);
-    }
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(trainer->state->grad[param][i]))
+            return isnan(trainer->state->grad[param][i]);
+    return false; /* unscaling by a factor above 1 went past the largest number */
 }
 
 void mpt_trainer_note_skip(mpt_trainer *trainer, const mpt_step_result *r, int param) {
     trainer->bad = (mpt_bad_step){.step = r->step,
                                   .param = param,
+                                  .nan = param >= 0 && nan_is_first(trainer, param),
+                                  .amax = r->bad_amax,
                                   .loss = r->loss,
                                   .grad_norm = r->grad_norm,
                                   .loss_scale = r->loss_scale};
-    if (param >= 0)
-        look_at(trainer, param, &trainer->bad);
 }
 
 /* ", the loss scale falls to 32768" where a dynamic one does; else nothing. */

@@ -124,6 +124,7 @@ mpt_status mpt_trainer_create(const mpt_program *program, const mpt_trainer_opti
     trainer->ctx = ctx;
     trainer->watch.ctx = ctx;
     trainer->program = program;
+    trainer->comm = mpt_comm_self();
     trainer->metrics = o.metrics;
     trainer->metrics_ud = o.metrics_ud;
     trainer->announced = -1;

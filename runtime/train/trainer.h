@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "comm/comm.h"
 #include "kernels/quantize.h"
 #include "runtime/pipeline.h"
 #include "train/diagnosis.h"
@@ -18,6 +19,7 @@
 struct mpt_trainer {
     mpt_ctx *ctx;
     const mpt_program *program; /* lent */
+    const mpt_comm *comm;       /* to the other ranks, lent */
     mpt_write_fn metrics;
     void *metrics_ud;
     mpt_state *state;
@@ -71,6 +73,11 @@ mpt_status mpt_trainer_count_skip(mpt_trainer *trainer, const mpt_step_result *r
  * it says so a rollback; and the step's numbers into the window, where it was applied. */
 mpt_status mpt_trainer_settle_spike(mpt_trainer *trainer, const mpt_step_result *r,
                                     const mpt_watch_verdict *verdict);
+
+/* Looks at the values of the step to come, where it is one of those that are looked at; and says
+ * afterwards which of them came near the end of their range. */
+void mpt_trainer_start_range(mpt_trainer *trainer);
+mpt_status mpt_trainer_end_range(mpt_trainer *trainer, int64_t step);
 
 /* Ends training: looks for the first bad tensor of the step, which runs once more, and says in
  * the metrics and in the error what was found. Gives MPT_STOPPED. Weights, moments, histories

@@ -71,6 +71,7 @@ mpt_run_env mpt_trainer_env(const mpt_trainer *trainer) {
         .bias_correction1 = (float)(1 - pow(beta1, t)),
         .bias_correction2 = (float)(1 - pow(beta2, t)),
         .n_threads = program->n_threads,
+        .comm = trainer->comm,
     };
 }
 
@@ -115,22 +116,48 @@ static void run_pass(const mpt_trainer *trainer, const mpt_runner *runner, mpt_p
         mpt_executor_run(runner->executor, pass, env);
 }
 
-/* Mean loss over the targets of all micro-batches; their gradients are summed up. */
-static double run_micro_batches(mpt_trainer *trainer, mpt_run_env *env) {
+/* Targets of the step on all ranks. */
+static int64_t count_step_targets(const mpt_trainer *trainer) {
+    const mpt_train *train = &trainer->program->train;
+    int64_t own = mpt_count_targets(trainer->targets, train->batch * train->sequence);
+    return mpt_comm_sum_int(trainer->comm, own);
+}
+
+/* Mean loss over the targets of all micro-batches; their gradients are summed up. A micro-batch
+ * without a target adds nothing to either. */
+static double run_micro_batches(mpt_trainer *trainer, mpt_run_env *env, int64_t *out_empty) {
     mpt_runner runner = mpt_trainer_runner(trainer, false);
     const mpt_train *train = &trainer->program->train;
     int64_t n = train->batch * train->sequence;
-    int64_t step = runner.graph->batch * runner.graph->sequence;
-    double targets = (double)mpt_count_targets(trainer->targets, n), loss = 0;
+    int64_t step = runner.graph->batch * runner.graph->sequence, empty = 0;
+    double targets = (double)count_step_targets(trainer), loss = 0;
     env->loss_seed = (float)(trainer->scaler.loss_scale / targets);
     for (int64_t at = 0; at < n; at += step, env->micro_batch++) {
+        int64_t own = mpt_count_targets(trainer->targets + at, step);
         mpt_runner_fill(&runner, trainer->tokens + at, trainer->targets + at);
         run_pass(trainer, &runner, MPT_PASS_FORWARD, env);
-        double share = (double)mpt_count_targets(trainer->targets + at, step) / targets;
-        loss += mpt_runner_loss(&runner) * share;
+        if (own > 0)
+            loss += mpt_runner_loss(&runner) * ((double)own / targets);
         run_pass(trainer, &runner, MPT_PASS_BACKWARD, env);
+        empty += own == 0;
     }
-    return loss;
+    *out_empty = mpt_comm_sum_int(trainer->comm, empty);
+    return mpt_comm_sum_double(trainer->comm, loss);
+}
+
+/* What stands in a gradient that was found bad: looked at only then, since a good step need not
+ * know. */
+static void look_at_bad(const mpt_trainer *trainer, int param, mpt_step_result *r) {
+    const mpt_graph *graph = mpt_trainer_graph(trainer);
+    const float *grad = trainer->state->grad[param];
+    int64_t n = mpt_value_elements(&graph->values[graph->params[param].value]);
+    r->bad_tensor = graph->params[param].name;
+    for (int64_t i = 0; i < n; i++) {
+        r->bad_nan = r->bad_nan || isnan(grad[i]);
+        r->bad_inf = r->bad_inf || isinf(grad[i]);
+        if (isfinite(grad[i]) && fabs((double)grad[i]) > r->bad_amax)
+            r->bad_amax = fabs((double)grad[i]);
+    }
 }
 
 /* Index of the parameter whose gradient fills this row of the norms. */
@@ -181,6 +208,8 @@ static mpt_status write_step(const mpt_trainer *trainer, const mpt_step_result *
     mpt_metrics_number(&line, "grad_norm", r->grad_norm);
     mpt_metrics_number(&line, "loss_scale", r->loss_scale);
     mpt_metrics_boolean(&line, "skipped", r->skipped);
+    if (r->empty_microbatches > 0)
+        mpt_metrics_integer(&line, "empty_microbatches", r->empty_microbatches);
     mpt_metrics_string(&line, "phase", r->phase);
     return mpt_metrics_end(&line, trainer->ctx, trainer->metrics, trainer->metrics_ud);
 }
@@ -207,9 +236,9 @@ static int first_moving(const mpt_phase_program *program) {
 
 /* UPDATE in two parts, since what is watched for is known in the middle of it. A step that is
  * left out for a spike runs the same steps as any other; its factor on the gradients becomes
- * NaN, as it is where a gradient is not finite, and by that the optimizer knows. Gives the row
- * of the first bad gradient, or -1. */
-static int32_t run_update(mpt_trainer *trainer, const mpt_run_env *env, mpt_step_result *r,
+ * NaN, as it is where a gradient is not finite, and by that the optimizer knows. Gives the
+ * parameter whose gradient was bad, or -1. */
+static int run_update(mpt_trainer *trainer, const mpt_run_env *env, mpt_step_result *r,
                           mpt_watch_verdict *out_verdict) {
     mpt_runner runner = mpt_trainer_runner(trainer, false);
     const int *segment = runner.program->segment;
@@ -226,54 +255,27 @@ static int32_t run_update(mpt_trainer *trainer, const mpt_run_env *env, mpt_step
     if (r->skipped)
         *(float *)mpt_executor_tensor(runner.executor, clip->out[0])->data = NAN;
     mpt_executor_run_range(runner.executor, middle, segment[MPT_PASS_UPDATE + 1], env);
-    return bad;
+    int param = bad < 0 ? -1 : param_of_row(runner.graph, bad);
+    if (param >= 0)
+        look_at_bad(trainer, param, r);
+    return param;
 }
 
-/* ---- values near the end of FP16 ---- */
-
-/* Looks at this step's values, where it is one of those that are looked at. */
-static void start_range(mpt_trainer *trainer) {
-    mpt_runner runner = mpt_trainer_runner(trainer, false);
-    bool gradients = trainer->program->recipe->loss_scale.kind != MPT_LOSS_SCALE_DYNAMIC;
-    trainer->range.amax = 0;
-    if (trainer->attempted % MPT_RANGE_EVERY != 0 || !mpt_range_matters(runner.program))
-        return;
-    trainer->range.program = runner.program;
-    trainer->range.executor = runner.executor;
-    trainer->range.gradients = gradients;
-    mpt_executor_look(runner.executor, mpt_range_look, &trainer->range);
+/* A step of which every target is masked: nothing is run, and no counter but that of attempts
+ * moves. */
+static mpt_status pass_empty(mpt_trainer *trainer, mpt_step_result *r) {
+    const mpt_train *train = &trainer->program->train;
+    const mpt_graph *graph = mpt_trainer_graph(trainer);
+    r->loss = r->grad_norm = (double)NAN;
+    r->skipped = true;
+    r->empty_microbatches = train->batch / graph->batch;
+    trainer->watch.counts.skipped++;
+    MPT_TRY(write_step(trainer, r));
+    mpt_log(trainer->ctx, MPT_LOG_WARNING,
+            "step %lld skipped: all its targets are masked, so it has no loss",
+            (long long)r->step);
+    return MPT_OK;
 }
-
-/* The log hears of it again when a quarter has been added. */
-static mpt_status end_range(mpt_trainer *trainer, int64_t step) {
-    mpt_range *range = &trainer->range;
-    mpt_runner runner = mpt_trainer_runner(trainer, false);
-    char place[MPT_PLACE_TEXT];
-    mpt_metrics_line line;
-    mpt_executor_look(runner.executor, NULL, NULL);
-    if (range->amax == 0)
-        return MPT_OK;
-    const mpt_node *node = &runner.graph->nodes[runner.program->steps[range->step].node];
-    mpt_place_text(runner.graph, node, range->output, place);
-    range->n++;
-    if (range->amax > 1.25f * range->told) {
-        range->told = range->amax;
-        mpt_log(trainer->ctx, MPT_LOG_WARNING,
-                "step %lld: %s (%s) reaches %g, and FP16 ends at 65504: keep it in a wider "
-                "format before it overflows",
-                (long long)step, place, mpt_op_get(node->op)->name, (double)range->amax);
-    }
-    mpt_metrics_begin(&line, "range");
-    mpt_metrics_integer(&line, "step", step);
-    mpt_metrics_string(&line, "tensor", place);
-    mpt_metrics_string(&line, "op", mpt_op_get(node->op)->name);
-    mpt_metrics_string(&line, "format", "fp16");
-    mpt_metrics_number(&line, "amax", (double)range->amax);
-    mpt_metrics_number(&line, "share", (double)range->amax / 65504);
-    return mpt_metrics_end(&line, trainer->ctx, trainer->metrics, trainer->metrics_ud);
-}
-
-/* ---- */
 
 /* What follows from a step for those to come. */
 static mpt_status end_step(mpt_trainer *trainer, const mpt_step_result *r, int param,
@@ -302,23 +304,27 @@ mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out) {
     r.phase = trainer->program->phases[trainer->phase]->phase;
     r.lr = (double)env.lr;
     start_counts(trainer, &env);
-    MPT_TRY(mpt_trainer_announce_faults(trainer));
-    mpt_faults_weights(&trainer->faults, r.step, trainer->state);
-    start_range(trainer);
-    mpt_executor_run(executor, MPT_PASS_PREPARE, &env);
-    r.loss = run_micro_batches(trainer, &env);
-    mpt_faults_restore(&trainer->faults, r.step, trainer->state);
-    mpt_faults_gradients(&trainer->faults, r.step, graph, trainer->state, r.loss_scale);
-    int32_t bad = run_update(trainer, &env, &r, &verdict);
-    int param = bad < 0 ? -1 : param_of_row(graph, bad);
-    r.bad_tensor = bad < 0 ? NULL : graph->params[param].name;
     trainer->tokens_seen += (double)(train->batch * train->sequence);
     r.tokens = trainer->tokens_seen;
+    if (count_step_targets(trainer) == 0) {
+        trainer->attempted++;
+        mpt_status status = pass_empty(trainer, &r);
+        *out = r;
+        return status;
+    }
+    MPT_TRY(mpt_trainer_announce_faults(trainer));
+    mpt_faults_weights(&trainer->faults, r.step, trainer->state);
+    mpt_trainer_start_range(trainer);
+    mpt_executor_run(executor, MPT_PASS_PREPARE, &env);
+    r.loss = run_micro_batches(trainer, &env, &r.empty_microbatches);
+    mpt_faults_restore(&trainer->faults, r.step, trainer->state);
+    mpt_faults_gradients(&trainer->faults, r.step, graph, trainer->state, r.loss_scale);
+    int param = run_update(trainer, &env, &r, &verdict);
     trainer->attempted++;
     trainer->applied += !r.skipped;
     trainer->watch.counts.skipped += r.skipped;
     *out = r;
-    MPT_TRY(end_range(trainer, r.step));
+    MPT_TRY(mpt_trainer_end_range(trainer, r.step));
     MPT_TRY(write_step(trainer, &r));
     return end_step(trainer, &r, param, &verdict);
 }

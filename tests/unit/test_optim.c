@@ -151,8 +151,8 @@ static void grad_norm(float *g, int64_t n, float unscale, int n_threads, float *
                       int32_t index, void (*kernel)(const mpt_kernel_args *)) {
     call c = new_call();
     c.in[0] = vector(g, n);
+    c.in[1] = vector(&unscale, 1);
     c.out[0] = vector(rows, 2);
-    c.env.grad_unscale = unscale;
     c.env.n_threads = n_threads;
     c.node.attrs.row_index = index;
     run(&c, kernel);
@@ -167,11 +167,15 @@ static clipped clip_factor(float *rows, int64_t n, float clip, float unscale) {
     call c = new_call();
     clipped r = {0, 0, 7};
     c.in[0] = (mpt_tensor){.data = rows, .rank = 2, .dims = {n, 2}};
+    c.out[0] = vector(&r.bad, 1);
+    run(&c, mpt_ref_finite_check);
+    c.out[0] = vector(&r.norm, 1);
+    run(&c, mpt_ref_global_norm);
+    c.in[0] = vector(&r.norm, 1);
+    c.in[1] = vector(&unscale, 1);
+    c.in[2] = vector(&r.bad, 1);
     c.out[0] = vector(&r.factor, 1);
-    c.out[1] = vector(&r.norm, 1);
-    c.out[2] = vector(&r.bad, 1);
     c.node.attrs.clip = clip;
-    c.env.grad_unscale = unscale;
     run(&c, mpt_ref_clip_factor);
     return r;
 }

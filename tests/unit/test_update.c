@@ -79,13 +79,53 @@ test_update_when_clip_is_set_then_its_node_has_it_and_gives_the_status(void **st
     mpt_graph *graph = graph_with(mpt_test_ctx(), &train);
     const mpt_node *clip = nth(graph, MPT_OP_clip_factor, 0);
     assert_true(clip->attrs.clip == 0.5f);
-    assert_int_equal(clip->out[1], graph->norm);
-    assert_int_equal(clip->out[2], graph->finite);
+    assert_int_equal(clip->in[0], graph->norm);
+    assert_int_equal(clip->in[1], nth(graph, MPT_OP_unscale, 0)->out[0]);
+    assert_int_equal(clip->in[2], graph->finite);
     assert_int_equal(graph->values[graph->norm].kind, MPT_VALUE_STATUS);
     assert_int_equal(graph->values[graph->finite].dtype, MPT_DTYPE_I32);
-    assert_int_equal(graph->values[clip->in[0]].dims[0], graph->n_params);
+    const mpt_node *norm = nth(graph, MPT_OP_global_norm, 0);
+    assert_int_equal(norm->out[0], graph->norm);
+    assert_int_equal(nth(graph, MPT_OP_finite_check, 0)->out[0], graph->finite);
+    assert_int_equal(nth(graph, MPT_OP_finite_check, 0)->in[0], norm->in[0]);
+    assert_int_equal(graph->values[norm->in[0]].dims[0], graph->n_params);
     for (int p = 0; p < graph->n_params; p++)
         assert_int_equal(nth(graph, MPT_OP_adamw, p)->in[4], clip->out[0]);
+    done(graph);
+}
+
+/* The order of a step, and each part once however many micro-batches went before: contract 11.
+ * P01's plan with one unscale a window is this list. */
+static void test_p01_update_when_listed_then_each_part_stands_once_and_in_order(void **state) {
+    (void)state;
+    static const mpt_op order[] = {MPT_OP_grad_reduce,  MPT_OP_unscale,     MPT_OP_grad_norm,
+                                   MPT_OP_finite_check, MPT_OP_global_norm, MPT_OP_clip_factor,
+                                   MPT_OP_adamw};
+    mpt_train train = adamw();
+    mpt_graph *graph = graph_with(mpt_test_ctx(), &train);
+    size_t at = 0;
+    for (int i = 0; i < graph->n_nodes; i++) {
+        if (graph->nodes[i].pass != MPT_PASS_UPDATE)
+            continue;
+        while (at < MPT_COUNT(order) && graph->nodes[i].op != order[at])
+            at++;
+        assert_true(at < MPT_COUNT(order));
+    }
+    assert_int_equal(at, MPT_COUNT(order) - 1);
+    assert_int_equal(count(graph, MPT_OP_unscale), 1);
+    assert_int_equal(count(graph, MPT_OP_finite_check), 1);
+    assert_int_equal(count(graph, MPT_OP_global_norm), 1);
+    assert_int_equal(count(graph, MPT_OP_clip_factor), 1);
+    for (int p = 0; p < graph->n_params; p++) {
+        int reduced = 0, measured = 0, applied = 0;
+        for (int i = 0; i < graph->n_nodes; i++) {
+            const mpt_node *node = &graph->nodes[i];
+            reduced += node->op == MPT_OP_grad_reduce && node->in[0] == graph->params[p].grad;
+            measured += node->op == MPT_OP_grad_norm && node->in[0] == graph->params[p].grad;
+            applied += node->op == MPT_OP_adamw && node->in[1] == graph->params[p].grad;
+        }
+        assert_true(reduced == 1 && measured == 1 && applied == 1);
+    }
     done(graph);
 }
 
@@ -146,6 +186,7 @@ static void test_update_when_sgd_then_one_moment_and_none_without_momentum(void 
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_update_when_adamw_then_one_node_of_each_kind_a_parameter),
     cmocka_unit_test(test_update_when_clip_is_set_then_its_node_has_it_and_gives_the_status),
+    cmocka_unit_test(test_p01_update_when_listed_then_each_part_stands_once_and_in_order),
     cmocka_unit_test(test_update_when_decay_is_matrices_then_vectors_keep_their_size),
     cmocka_unit_test(test_update_when_decay_is_all_then_every_parameter_decays),
     cmocka_unit_test(test_update_when_norms_are_taken_then_last_layer_comes_first),

@@ -342,11 +342,17 @@ typedef struct mpt_step_result {
     double tokens;                    /* seen so far, this step's included */
     double loss;                      /* mean over the step's targets; nats */
     double lr, grad_norm, loss_scale; /* norm: unscaled, before the clip */
-    bool skipped;           /* gradients were not finite, or it was left out for a spike: no
-                               weight has changed */
+    bool skipped;           /* no weight has changed: gradients were not finite, or it was left
+                               out for a spike, or there was no target in the whole step (loss
+                               is NaN then) */
     bool spike;             /* loss or norm stood out of those of the steps before */
-    const char *bad_tensor; /* the first gradient that was not finite, or NULL */
+    const char *bad_tensor; /* the first bad gradient; NULL: all were finite */
     const char *phase;
+    /* Of the bad gradient, as it was summed up, loss scale included: the largest of its finite
+     * magnitudes, and what stands beside them. */
+    double bad_amax;
+    bool bad_nan, bad_inf;
+    int64_t empty_microbatches; /* of this step: all their targets were masked */
 } mpt_step_result;
 
 /* One optimizer step: on the recipe's data (tokens NULL), or on the caller's tokens,
