@@ -39,8 +39,12 @@ mpt_status mpt_dir_list(mpt_arena *arena, const char *path, mpt_dir_names *out) 
     mpt_status status = MPT_OK;
     *out = (mpt_dir_names){0};
     DIR *dir = opendir(path);
+    if (!dir && errno == ENOENT)
+        return MPT_OK;
+    if (!dir && errno == ENOTDIR)
+        return MPT_FAIL(arena->ctx, MPT_IO, MPT_NOWHERE, "%s: is no folder", path);
     if (!dir)
-        return errno == ENOENT ? MPT_OK : mpt_file_fail(arena->ctx, MPT_NOWHERE, path, errno);
+        return mpt_file_fail(arena->ctx, MPT_NOWHERE, path, errno);
     for (;;) {
         errno = 0;
         const struct dirent *entry = readdir(dir);
