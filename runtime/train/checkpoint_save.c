@@ -248,7 +248,8 @@ bool mpt_trainer_checkpoint_due(const mpt_trainer *trainer) {
         return false;
     int64_t every = trainer->program->train.checkpoint.every;
     bool step = every > 0 && trainer->attempted > 0 && trainer->attempted % every == 0;
-    return step || mpt_trainer_done(trainer);
+    bool put_off = trainer->watch.counts.checkpoint_due != 0;
+    return ((step || put_off) && mpt_trainer_is_sound(trainer)) || mpt_trainer_done(trainer);
 }
 
 static mpt_status save_here(mpt_trainer *trainer) {
@@ -258,7 +259,7 @@ static mpt_status save_here(mpt_trainer *trainer) {
     if (status != MPT_OK)
         return status;
     trainer->saved_at = trainer->attempted;
-    return remove_old(trainer);
+    return mpt_trainer_is_sound(trainer) ? remove_old(trainer) : MPT_OK;
 }
 
 mpt_status mpt_trainer_checkpoint(mpt_trainer *trainer, bool now) {
@@ -276,6 +277,7 @@ mpt_status mpt_trainer_checkpoint(mpt_trainer *trainer, bool now) {
     if (!due || trainer->told_at == trainer->attempted)
         return MPT_OK;
     trainer->told_at = trainer->attempted;
+    trainer->watch.counts.checkpoint_due = 0;
     mpt_metrics_line line;
     mpt_metrics_begin(&line, "checkpoint");
     mpt_metrics_integer(&line, "step", trainer->attempted);

@@ -106,6 +106,11 @@ static mpt_status count_rollback(mpt_trainer *trainer, const mpt_step_result *r,
     return mpt_trainer_give_up(trainer, r, MPT_STOP_ROLLBACKS);
 }
 
+bool mpt_trainer_is_sound(const mpt_trainer *trainer) {
+    return trainer->bad.step != trainer->attempted - 1 &&
+           trainer->watch.counts.spikes_in_a_row == 0;
+}
+
 mpt_status mpt_trainer_settle_spike(mpt_trainer *trainer, const mpt_step_result *r,
                                     const mpt_watch_verdict *verdict) {
     mpt_watch_counts *counts = &trainer->watch.counts;

@@ -19,7 +19,6 @@ void mpt_trainer_destroy(mpt_trainer *trainer) {
         mpt_executor_destroy(trainer->executors[i]);
     mpt_state_destroy(trainer->state);
     mpt_faults_free(&trainer->faults);
-    mpt_watch_destroy(&trainer->watch);
     mpt_free(trainer->ctx, trainer->counts);
     mpt_free(trainer->ctx, trainer->executors);
     mpt_free(trainer->ctx, trainer->tokens);
@@ -102,7 +101,7 @@ static mpt_status create_parts(mpt_trainer *trainer) {
         return mpt_fail_memory(trainer->ctx, bytes);
     trainer->targets = trainer->tokens + n;
     MPT_TRY(create_counts(trainer));
-    MPT_TRY(mpt_watch_create(trainer->ctx, &train->watch.spike, &trainer->watch));
+    mpt_watch_begin(&train->watch.spike, &trainer->watch);
     mpt_watch_scale(&trainer->watch, 0, trainer->scaler.loss_scale);
     MPT_TRY(mpt_state_create(phases_of(program), &trainer->state));
     mpt_state_initialize(trainer->state, graph, train->seed, program->n_threads);
@@ -142,7 +141,6 @@ mpt_status mpt_trainer_create(const mpt_program *program, const mpt_trainer_opti
     if (!trainer)
         return mpt_fail_memory(ctx, sizeof *trainer);
     trainer->ctx = ctx;
-    trainer->watch.ctx = ctx;
     trainer->program = program;
     trainer->comm = mpt_comm_self();
     trainer->announced = -1;

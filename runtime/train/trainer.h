@@ -87,6 +87,10 @@ mpt_status mpt_trainer_settle_spike(mpt_trainer *trainer, const mpt_step_result 
 void mpt_trainer_start_range(mpt_trainer *trainer);
 mpt_status mpt_trainer_end_range(mpt_trainer *trainer, int64_t step);
 
+/* Whether the last step was good: no checkpoint is due before that, and none makes way for one
+ * that was asked for all the same. */
+bool mpt_trainer_is_sound(const mpt_trainer *trainer);
+
 /* Ends training: looks for the first bad tensor of the step, which runs once more, and says in
  * the metrics and in the error what was found. Gives MPT_STOPPED. Weights, moments, histories
  * and counters stay. */

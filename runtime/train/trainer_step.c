@@ -298,6 +298,9 @@ static mpt_status end_step(mpt_trainer *trainer, const mpt_step_result *r, int p
         status = mpt_trainer_settle_spike(trainer, r, verdict);
     }
     mpt_watch_scale(&trainer->watch, trainer->attempted, trainer->scaler.loss_scale);
+    int64_t every = trainer->program->train.checkpoint.every;
+    if (every > 0 && trainer->attempted % every == 0 && !mpt_trainer_is_sound(trainer))
+        trainer->watch.counts.checkpoint_due = 1;
     return status;
 }
 

@@ -15,24 +15,20 @@ const char *mpt_watched_name(mpt_watched what) {
 
 /* ---- life ---- */
 
-mpt_status mpt_watch_create(mpt_ctx *ctx, const mpt_spike *spike, mpt_watch_state *out) {
-    *out = (mpt_watch_state){.ctx = ctx, .spike = *spike};
-    if (spike->action == MPT_SPIKE_OFF)
-        return MPT_OK;
-    size_t n = (size_t)spike->window;
-    size_t bytes = mpt_size_mul(mpt_size_mul(MPT_WATCHED_COUNT + 1, sizeof(double)), n);
-    double *all = mpt_alloc(ctx, bytes);
-    if (!all)
-        return mpt_fail_memory(ctx, bytes);
-    for (int i = 0; i < MPT_WATCHED_COUNT; i++)
-        out->samples[i] = all + (size_t)i * n;
-    out->sorted = all + MPT_WATCHED_COUNT * n;
-    return MPT_OK;
+void mpt_watch_begin(const mpt_spike *spike, mpt_watch_state *out) {
+    memset(out, 0, sizeof *out);
+    out->spike = *spike;
 }
 
-void mpt_watch_destroy(mpt_watch_state *watch) {
-    mpt_free(watch->ctx, watch->samples[0]);
-    watch->samples[0] = NULL;
+mpt_status mpt_watch_saved(mpt_watch_state *watch, mpt_saved *list) {
+    static const int64_t n_samples[] = {MPT_WATCHED_COUNT, MPT_WATCH_MOST};
+    static const int64_t n_changes[] = {MPT_WATCH_CHANGES, 2};
+    static const int64_t n_counts[] = {sizeof watch->counts / sizeof(int64_t)};
+    list->kind = MPT_SAVED_PROGRESS;
+    MPT_TRY(mpt_saved_add(list, "watch.samples", MPT_TENSOR_F64, 2, n_samples, watch->samples));
+    MPT_TRY(mpt_saved_add(list, "watch.loss_scales", MPT_TENSOR_F64, 2, n_changes,
+                          watch->changes));
+    return mpt_saved_add(list, "watch.counts", MPT_TENSOR_I64, 1, n_counts, &watch->counts);
 }
 
 /* ---- medians ---- */
@@ -90,18 +86,21 @@ mpt_outlying mpt_watch_measure(double *values, int64_t n, double x) {
 
 /* ---- steps ---- */
 
-static int64_t n_samples(const mpt_watch_state *watch, int what) {
-    int64_t n = watch->counts.samples[what];
-    return n < watch->spike.window ? n : watch->spike.window;
+/* The samples of the window into scratch; how many they are. */
+static int64_t take_window(mpt_watch_state *watch, int what) {
+    int64_t end = watch->counts.samples[what];
+    int64_t n = end < watch->spike.window ? end : watch->spike.window;
+    for (int64_t i = 0; i < n; i++)
+        watch->sorted[i] = watch->samples[what][(end - n + i) % MPT_WATCH_MOST];
+    return n;
 }
 
 static mpt_outlying judge(mpt_watch_state *watch, int what, double x) {
-    int64_t n = n_samples(watch, what);
     int64_t enough =
         watch->spike.window < MPT_WATCH_SAMPLES ? watch->spike.window : MPT_WATCH_SAMPLES;
-    if (n < enough || !isfinite(x))
+    if (!isfinite(x) || watch->counts.samples[what] < enough)
         return (mpt_outlying){.value = x, .median = NAN};
-    memcpy(watch->sorted, watch->samples[what], (size_t)n * sizeof *watch->sorted);
+    int64_t n = take_window(watch, what);
     mpt_outlying of = mpt_watch_measure(watch->sorted, n, x);
     of.spike = of.z >= watch->spike.z;
     return of;
@@ -121,12 +120,10 @@ mpt_watch_verdict mpt_watch_judge(mpt_watch_state *watch, double loss, double gr
 
 static void take(mpt_watch_state *watch, int what, double x) {
     if (isfinite(x))
-        watch->samples[what][watch->counts.samples[what]++ % watch->spike.window] = x;
+        watch->samples[what][watch->counts.samples[what]++ % MPT_WATCH_MOST] = x;
 }
 
 void mpt_watch_take(mpt_watch_state *watch, double loss, double grad_norm) {
-    if (watch->spike.action == MPT_SPIKE_OFF)
-        return;
     take(watch, MPT_WATCHED_LOSS, loss);
     take(watch, MPT_WATCHED_GRAD_NORM, grad_norm);
 }

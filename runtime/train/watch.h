@@ -7,10 +7,12 @@
  *
  * What is judged are numbers that all ranks have in common: the loss and the norm after they
  * were reduced. So is the verdict, then, and mpt_watch_judge is the only place that gives one.
- * Everything is allocated by mpt_watch_create; all that is carried from step to step is in
- * samples, changes and counts, of fixed sizes: a checkpoint of the watch is these. */
+ * All that is carried from step to step is in samples, changes and counts, whose sizes no recipe
+ * changes: a run goes on under other settings of the watch with what it has seen. */
 #ifndef MPT_TRAIN_WATCH_H
 #define MPT_TRAIN_WATCH_H
+
+#include "train/saved.h"
 
 #include "recipe/recipe.h"
 
@@ -22,12 +24,15 @@ typedef enum mpt_watched {
 
 const char *mpt_watched_name(mpt_watched what); /* "grad_norm": as the metrics have it */
 
-/* Samples before the watch speaks, where the window is no shorter; rollbacks to one checkpoint
- * before it is given up; changes of the loss scale that are remembered. */
-enum { MPT_WATCH_SAMPLES = 32, MPT_WATCH_ROLLBACKS = 3, MPT_WATCH_CHANGES = 16 };
+enum {
+    MPT_WATCH_MOST = 1024,   /* samples that are kept: the longest window */
+    MPT_WATCH_SAMPLES = 32,  /* before the watch speaks, where the window is no shorter */
+    MPT_WATCH_ROLLBACKS = 3, /* to one checkpoint, before it is given up */
+    MPT_WATCH_CHANGES = 16   /* of the loss scale that are remembered */
+};
 
 typedef struct mpt_watch_counts {
-    int64_t samples[MPT_WATCHED_COUNT]; /* taken in all: the window holds the last of them */
+    int64_t samples[MPT_WATCHED_COUNT]; /* taken in all: the last of them are kept */
     int64_t changes;                    /* of the loss scale, its start included */
     int64_t skipped;                    /* steps, whatever the reason */
     int64_t spikes;                     /* steps that stood out */
@@ -35,13 +40,13 @@ typedef struct mpt_watch_counts {
     int64_t rollbacks;                  /* of these, that went back to a checkpoint */
     int64_t rolled_to, rolled_times;    /* the last such checkpoint, and how often in a row */
     int64_t spikes_in_a_row;
+    int64_t checkpoint_due; /* one was due, and is saved once a step is good again */
 } mpt_watch_counts;
 
 typedef struct mpt_watch_state {
-    mpt_ctx *ctx;
     mpt_spike spike;
-    double *samples[MPT_WATCHED_COUNT]; /* [window] each, a ring */
-    double *sorted;                     /* [window], scratch */
+    double samples[MPT_WATCHED_COUNT][MPT_WATCH_MOST]; /* rings */
+    double sorted[MPT_WATCH_MOST];                     /* scratch */
     double changes[MPT_WATCH_CHANGES][2]; /* a ring: an attempted step, the loss scale from it on
                                            */
     mpt_watch_counts counts;
@@ -59,8 +64,10 @@ typedef struct mpt_watch_verdict {
     mpt_outlying of[MPT_WATCHED_COUNT];
 } mpt_watch_verdict;
 
-mpt_status mpt_watch_create(mpt_ctx *ctx, const mpt_spike *spike, mpt_watch_state *out);
-void mpt_watch_destroy(mpt_watch_state *watch);
+void mpt_watch_begin(const mpt_spike *spike, mpt_watch_state *out);
+
+/* The rows of a checkpoint: progress, which a rollback leaves alone. */
+mpt_status mpt_watch_saved(mpt_watch_state *watch, mpt_saved *list);
 
 /* The verdict over a step whose gradients are finite, before its update. Touches scratch only.
  */
