@@ -21,7 +21,8 @@ static const char *fault_name(bool nan) {
 /* The first bad gradient's parameter; NULL: a spike, or no step was skipped. */
 static const char *gradient_name(const mpt_trainer *trainer) {
     int64_t param = trainer->diagnosis.bad.param;
-    return param < 0 ? NULL : mpt_trainer_graph(trainer)->params[param].name;
+    const mpt_graph *graph = mpt_trainer_graph(trainer);
+    return param < 0 || param >= graph->n_params ? NULL : graph->params[param].name;
 }
 
 static bool has_loss_scale(const mpt_trainer *trainer) {
@@ -173,6 +174,12 @@ mpt_status mpt_diagnosis_fail(const mpt_trainer *trainer) {
 
 /* ---- for people ---- */
 
+/* NaN has a sign that says nothing. */
+static const char *number(double x, char out[32]) {
+    snprintf(out, 32, isnan(x) ? "NaN" : "%g", x);
+    return out;
+}
+
 /* Where the text goes; nothing more once a write was refused. */
 typedef struct writing {
     mpt_write_fn write;
@@ -222,7 +229,7 @@ mpt_status mpt_trainer_diagnosis(const mpt_trainer *trainer, mpt_write_fn write,
     MPT_REQUIRE(trainer->ctx, write);
     const mpt_diagnosis *d = &trainer->diagnosis;
     writing w = {.write = write, .ud = ud};
-    char text[TEXT];
+    char text[TEXT], value[32];
     if (d->reason == MPT_STOP_NONE)
         return MPT_OK;
     reason_text(trainer, text);
@@ -232,8 +239,8 @@ mpt_status mpt_trainer_diagnosis(const mpt_trainer *trainer, mpt_write_fn write,
         say(&w, "first bad gradient %s, %s at step %lld; its finite elements reach %g\n",
             gradient_name(trainer), fault_name(d->bad.nan != 0), (long long)d->bad.step,
             d->bad.amax);
-    say(&w, "loss               %g\n", d->bad.loss);
-    say(&w, "gradient norm      %g\n", d->bad.grad_norm);
+    say(&w, "loss               %s\n", number(d->bad.loss, value));
+    say(&w, "gradient norm      %s\n", number(d->bad.grad_norm, value));
     say_scales(trainer, &w);
     advice_text(trainer, text);
     say(&w, "what to try        %s\n", text);

@@ -4,13 +4,15 @@
  * so there is time to say which tensor it is. Looked at is all that a step makes in FP16:
  * working weights, activations, operands, and gradients where no dynamic loss scale brings
  * those near the end on purpose. Every MPT_RANGE_EVERY-th attempted step is looked at, which a
- * resumed run does at the same steps: there is nothing to be saved. */
+ * resumed run does at the same steps: there is nothing to be saved. One look costs about a
+ * twentieth of a step in FP16, so all of them less than a hundredth; what grows by less than 8 %
+ * a step is seen between half of the range and its end. */
 #ifndef MPT_TRAIN_RANGE_H
 #define MPT_TRAIN_RANGE_H
 
 #include "exec/executor.h"
 
-enum { MPT_RANGE_EVERY = 4 };
+enum { MPT_RANGE_EVERY = 8 };
 
 typedef struct mpt_range {
     const mpt_phase_program *program; /* that is looked at; lent */

@@ -74,8 +74,8 @@ static mpt_status roll_back(mpt_trainer *trainer, const mpt_step_result *r, sett
         return status;
     out->action = MPT_SPIKE_SKIP;
     mpt_log(trainer->ctx, MPT_LOG_WARNING,
-            "step %lld: there is no checkpoint to go back to yet; the step alone is left out",
-            (long long)r->step);
+            "step %lld: there is no checkpoint to go back to%s; the step alone is left out",
+            (long long)r->step, trainer->checkpoints ? " yet" : ", and no folder for them");
     return MPT_OK;
 }
 
@@ -107,8 +107,8 @@ static mpt_status count_rollback(mpt_trainer *trainer, const mpt_step_result *r,
 }
 
 bool mpt_trainer_is_sound(const mpt_trainer *trainer) {
-    return trainer->bad.step != trainer->attempted - 1 &&
-           trainer->watch.counts.spikes_in_a_row == 0;
+    bool skipped = trainer->bad.step >= 0 && trainer->bad.step == trainer->attempted - 1;
+    return !skipped && trainer->watch.counts.spikes_in_a_row == 0;
 }
 
 mpt_status mpt_trainer_settle_spike(mpt_trainer *trainer, const mpt_step_result *r,

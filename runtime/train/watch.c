@@ -86,12 +86,17 @@ mpt_outlying mpt_watch_measure(double *values, int64_t n, double x) {
 
 /* ---- steps ---- */
 
+/* A place in a ring, whatever a checkpoint may have said of how many there were. */
+static size_t ring(int64_t i, uint64_t size) {
+    return (size_t)((uint64_t)i % size);
+}
+
 /* The samples of the window into scratch; how many they are. */
 static int64_t take_window(mpt_watch_state *watch, int what) {
     int64_t end = watch->counts.samples[what];
     int64_t n = end < watch->spike.window ? end : watch->spike.window;
     for (int64_t i = 0; i < n; i++)
-        watch->sorted[i] = watch->samples[what][(end - n + i) % MPT_WATCH_MOST];
+        watch->sorted[i] = watch->samples[what][ring(end - n + i, MPT_WATCH_MOST)];
     return n;
 }
 
@@ -120,7 +125,7 @@ mpt_watch_verdict mpt_watch_judge(mpt_watch_state *watch, double loss, double gr
 
 static void take(mpt_watch_state *watch, int what, double x) {
     if (isfinite(x))
-        watch->samples[what][watch->counts.samples[what]++ % MPT_WATCH_MOST] = x;
+        watch->samples[what][ring(watch->counts.samples[what]++, MPT_WATCH_MOST)] = x;
 }
 
 void mpt_watch_take(mpt_watch_state *watch, double loss, double grad_norm) {
@@ -130,10 +135,10 @@ void mpt_watch_take(mpt_watch_state *watch, double loss, double grad_norm) {
 
 void mpt_watch_scale(mpt_watch_state *watch, int64_t step, double scale) {
     int64_t n = watch->counts.changes;
-    if (n > 0 && watch->changes[(n - 1) % MPT_WATCH_CHANGES][1] == scale)
+    if (n > 0 && watch->changes[ring(n - 1, MPT_WATCH_CHANGES)][1] == scale)
         return;
-    watch->changes[n % MPT_WATCH_CHANGES][0] = (double)step;
-    watch->changes[n % MPT_WATCH_CHANGES][1] = scale;
+    watch->changes[ring(n, MPT_WATCH_CHANGES)][0] = (double)step;
+    watch->changes[ring(n, MPT_WATCH_CHANGES)][1] = scale;
     watch->counts.changes++;
 }
 
@@ -142,6 +147,6 @@ int mpt_watch_changes(const mpt_watch_state *watch, int most, double (*out)[2]) 
     int64_t n = end < MPT_WATCH_CHANGES ? end : MPT_WATCH_CHANGES;
     n = n < most ? n : most;
     for (int64_t i = 0; i < n; i++)
-        memcpy(out[i], watch->changes[(end - n + i) % MPT_WATCH_CHANGES], sizeof *out);
+        memcpy(out[i], watch->changes[ring(end - n + i, MPT_WATCH_CHANGES)], sizeof *out);
     return (int)n;
 }
