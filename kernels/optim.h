@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "kernels/kernel.h"
+#include "kernels/numerics_random.h"
 
 enum { MPT_PIECE = 64 * 1024, MPT_NORM_LANES = 8 };
 
@@ -52,6 +53,13 @@ static inline double mpt_norm_piece(const float *g, int64_t n, float unscale) {
 static inline void mpt_norm_row(float *row, double sum_of_squares) {
     row[0] = (float)sqrt(sum_of_squares);
     row[1] = isfinite(sum_of_squares) ? 1.0f : 0.0f;
+}
+
+/* The stream of a quantize_state node: a state is rounded once a step. */
+static inline mpt_random_key mpt_state_key(const mpt_kernel_args *args) {
+    return (mpt_random_key){.seed = args->env->seed,
+                            .operand = args->node->attrs.row_operand,
+                            .step = args->env->step};
 }
 
 /* Scalars of one AdamW node, each rounded to float32 once. */

@@ -131,6 +131,14 @@ void mpt_quantize_both(const mpt_quantize_job *row, const mpt_quantize_job *col)
  * rotated. */
 void mpt_dequantize(const mpt_quantize_job *job, float *y);
 
+/* A master or a moment brought to the format that it is kept in, in place: n values become what
+ * their codes stand for. A vector is one row; a tensor of more than two dimensions has a row for
+ * each of its first. Stochastic rounding takes its bits from the key's stream. */
+void mpt_ref_quantize_state_values(const mpt_quantizer *q, const mpt_tensor *t,
+                                   const mpt_random_key *key);
+void mpt_quantize_state_values(const mpt_quantizer *q, const mpt_tensor *t,
+                               const mpt_random_key *key);
+
 /* The kernels of the op `quantize`, and their scratch. Outputs are row data, row factor,
  * column data, column factor; those not wanted have no data. */
 void mpt_ref_quantize(const mpt_kernel_args *args);

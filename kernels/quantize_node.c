@@ -106,6 +106,31 @@ void mpt_quantize_node(const mpt_kernel_args *args, const mpt_quantize_backend *
     keep_counts(args, &col);
 }
 
+/* ---- states ---- */
+
+static mpt_quantize_job state_job(const mpt_quantizer *q, const mpt_tensor *t,
+                                  const mpt_random_key *key) {
+    mpt_quantize_job job = {.q = q, .x = t->data, .stands_for = t->data, .key = *key};
+    int64_t n = mpt_tensor_elements(t);
+    job.rows = t->rank > 1 ? t->dims[0] : 1;
+    job.cols = job.rows ? n / job.rows : 0;
+    return job;
+}
+
+void mpt_ref_quantize_state_values(const mpt_quantizer *q, const mpt_tensor *t,
+                                   const mpt_random_key *key) {
+    mpt_quantize_job job = state_job(q, t, key);
+    mpt_ref_quantize_operand(&job);
+}
+
+void mpt_quantize_state_values(const mpt_quantizer *q, const mpt_tensor *t,
+                               const mpt_random_key *key) {
+    mpt_quantize_job job = state_job(q, t, key);
+    mpt_quantize_operand(&job);
+}
+
+/* ---- scratch ---- */
+
 /* A tensor without data, of a value whose shape is all that is known yet. */
 static mpt_tensor shape_of(const mpt_value *value) {
     mpt_tensor x = {.dtype = value->dtype, .rank = value->rank};

@@ -244,6 +244,7 @@ static const op_case sound[] = {
      .out = {S2(7, 5)}},
     {.op = MPT_OP_sgd, .in = {S1(5), S1(5), ABSENT, S1(1)}, .out = {S1(5)}},
     {.op = MPT_OP_sgd, .in = {S1(5), S1(5), S1(5), S1(1)}, .out = {S1(5)}},
+    {.op = MPT_OP_quantize_state, .in = {S2(7, 5), S1(1)}, .out = {S2(7, 5)}},
     {.op = MPT_OP_scale_update,
      .in = {S1(1), S1(9)},
      .attrs = {.row.scale = DELAYED(9)},

@@ -64,6 +64,7 @@ void mpt_cpu_adamw(const mpt_kernel_args *args) {
     float *w = args->out[0].data, *m = args->in[2].data, *v = args->in[3].data;
     const float *g = args->in[1].data;
     float factor = *(const float *)args->in[4].data;
+    bool later = args->node->attrs.kept_later;
     if (isnan(factor))
         return;
     mpt_adamw s = mpt_adamw_of(&args->node->attrs, args->env, factor);
@@ -72,7 +73,8 @@ void mpt_cpu_adamw(const mpt_kernel_args *args) {
     for (int64_t p = 0; p < pieces; p++) {
         int64_t at = p * MPT_PIECE, length = mpt_piece_length(n, p);
         adamw_piece(&s, length, w + at, g + at, m + at, v + at);
-        keep(&args->out[0], at, length);
+        if (!later)
+            keep(&args->out[0], at, length);
         keep(&args->in[2], at, length);
         keep(&args->in[3], at, length);
     }
@@ -82,6 +84,7 @@ void mpt_cpu_sgd(const mpt_kernel_args *args) {
     float *w = args->out[0].data, *velocity = args->in[2].data;
     const float *g = args->in[1].data;
     float factor = *(const float *)args->in[3].data;
+    bool later = args->node->attrs.kept_later;
     if (isnan(factor))
         return;
     int64_t n = mpt_optim_elements(&args->out[0]), pieces = mpt_piece_count(n);
@@ -90,7 +93,15 @@ void mpt_cpu_sgd(const mpt_kernel_args *args) {
         int64_t at = p * MPT_PIECE, length = mpt_piece_length(n, p);
         mpt_sgd_piece(&args->node->attrs, args->env->lr, factor, length, w + at, g + at,
                       velocity ? velocity + at : NULL);
-        keep(&args->out[0], at, length);
+        if (!later)
+            keep(&args->out[0], at, length);
         keep(&args->in[2], at, length);
     }
+}
+
+/* A step that is skipped leaves the state as it is: rounding it again could move it. */
+void mpt_cpu_quantize_state(const mpt_kernel_args *args) {
+    mpt_random_key key = mpt_state_key(args);
+    if (!isnan(*(const float *)args->in[1].data))
+        mpt_quantize_state_values(&args->node->attrs.row, &args->out[0], &key);
 }

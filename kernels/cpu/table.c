@@ -65,6 +65,7 @@ const mpt_kernel mpt_kernels_cpu[] = {
     {MPT_OP_grad_norm, "cpu.grad_norm", NULL, mpt_cpu_grad_norm, mpt_cpu_grad_norm_scratch},
     {MPT_OP_adamw, "cpu.adamw", NULL, mpt_cpu_adamw, NULL},
     {MPT_OP_sgd, "cpu.sgd", NULL, mpt_cpu_sgd, NULL},
+    {MPT_OP_quantize_state, "cpu.quantize_state", NULL, mpt_cpu_quantize_state, NULL},
     {MPT_OP_cast, "cpu.cast", NULL, mpt_cpu_cast, NULL},
     {MPT_OP_quantize, "cpu.quantize", NULL, mpt_cpu_quantize, mpt_cpu_quantize_scratch},
     {MPT_OP_record_amax, "cpu.record_amax", NULL, mpt_cpu_record_amax,

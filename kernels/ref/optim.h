@@ -13,6 +13,7 @@ void mpt_ref_global_norm(const mpt_kernel_args *args);
 void mpt_ref_clip_factor(const mpt_kernel_args *args);
 void mpt_ref_adamw(const mpt_kernel_args *args);
 void mpt_ref_sgd(const mpt_kernel_args *args);
+void mpt_ref_quantize_state(const mpt_kernel_args *args);
 void mpt_ref_moe_balance(const mpt_kernel_args *args);
 void mpt_ref_scale_update(const mpt_kernel_args *args); /* ref_scale.c */
 

@@ -12,7 +12,8 @@
  *
  * adamw and sgd compute in FP32 from what is stored, as Transformer Engine's FusedAdam does:
  * the weight moves by the new moments as computed, and only then weight and moments are rounded
- * to the formats that they are kept in, to nearest even. */
+ * to the formats that they are kept in: to nearest even here, or by quantize_state behind them,
+ * with a scale or by chance. */
 #include "kernels/ref/optim.h"
 
 #include <string.h>
@@ -39,6 +40,11 @@ void mpt_ref_unscale(const mpt_kernel_args *args) {
 static void keep(const mpt_tensor *t) {
     if (t->data)
         mpt_ref_round_to(t->dtype, t->data, (size_t)mpt_optim_elements(t));
+}
+
+static void keep_weights(const mpt_kernel_args *args) {
+    if (!args->node->attrs.kept_later)
+        keep(&args->out[0]);
 }
 
 void mpt_ref_grad_norm(const mpt_kernel_args *args) {
@@ -90,7 +96,7 @@ void mpt_ref_adamw(const mpt_kernel_args *args) {
     mpt_adamw s = mpt_adamw_of(&args->node->attrs, args->env, factor);
     mpt_adamw_piece(&s, mpt_optim_elements(&args->out[0]), args->out[0].data, args->in[1].data,
                     args->in[2].data, args->in[3].data);
-    keep(&args->out[0]);
+    keep_weights(args);
     keep(&args->in[2]);
     keep(&args->in[3]);
 }
@@ -101,8 +107,15 @@ void mpt_ref_sgd(const mpt_kernel_args *args) {
         return;
     mpt_sgd_piece(&args->node->attrs, args->env->lr, factor, mpt_optim_elements(&args->out[0]),
                   args->out[0].data, args->in[1].data, args->in[2].data);
-    keep(&args->out[0]);
+    keep_weights(args);
     keep(&args->in[2]);
+}
+
+/* A step that is skipped leaves the state as it is: rounding it again could move it. */
+void mpt_ref_quantize_state(const mpt_kernel_args *args) {
+    mpt_random_key key = mpt_state_key(args);
+    if (!isnan(*(const float *)args->in[1].data))
+        mpt_ref_quantize_state_values(&args->node->attrs.row, &args->out[0], &key);
 }
 
 /* Up by `rate` for experts with fewer tokens than the mean, down for those with more

@@ -22,6 +22,7 @@ const mpt_kernel mpt_kernels_ref[] = {
     {MPT_OP_clip_factor, "ref.clip_factor", NULL, mpt_ref_clip_factor, NULL},
     {MPT_OP_adamw, "ref.adamw", NULL, mpt_ref_adamw, NULL},
     {MPT_OP_sgd, "ref.sgd", NULL, mpt_ref_sgd, NULL},
+    {MPT_OP_quantize_state, "ref.quantize_state", NULL, mpt_ref_quantize_state, NULL},
     {MPT_OP_moe_balance, "ref.moe_balance", NULL, mpt_ref_moe_balance, NULL},
     {MPT_OP_scale_update, "ref.scale_update", NULL, mpt_ref_scale_update, NULL},
     MPT_REF_ROW(cast) MPT_REF_ROW_SCRATCH(quantize)

@@ -279,6 +279,12 @@ static void refuse_position(lua_State *L, const mpt_filler *f, int key) {
             *f->path ? f->path : mpt_lua_value_at(L, f->value)->word, mpt_lua_describe(L, -1));
 }
 
+/* Whether the value at the top is a format with fields of its own. */
+static bool is_refined(lua_State *L) {
+    const mpt_lua_value *format = mpt_lua_value_of_kind(L, -1, MPT_LUA_FORMAT);
+    return format && format->where.file;
+}
+
 void mpt_convert_field(lua_State *L, const mpt_filler *f, int key) {
     if (lua_type(L, key) != LUA_TSTRING) {
         refuse_position(L, f, key);
@@ -289,6 +295,8 @@ void mpt_convert_field(lua_State *L, const mpt_filler *f, int key) {
         f->special(L, f, row->name);
     else if (row->type == MPT_FIELD_RECORD)
         put_record(L, f, row, key);
+    else if (row->refined && is_refined(L))
+        mpt_convert_state(L, f, row);
     else
         set_plain(L, f, row->name, key);
 }

@@ -49,6 +49,10 @@ lua_Integer mpt_convert_list(lua_State *L, int index, const char *path);
 void mpt_convert_fail(lua_State *L, int value, int key, const char *hint, const char *fmt, ...)
     MPT_PRINTF(5, 6);
 
+/* Reads the format of a state that has fields of its own, whose value is on the top, into the
+ * refined row. */
+void mpt_convert_state(lua_State *L, const mpt_filler *f, const mpt_field *row);
+
 /* Reads one operand, a format or a table of single fields, whose value is on the top. The key
  * of `parent` at stack index `key` is the place of errors that the value has no line for. */
 void mpt_convert_slot(lua_State *L, mpt_recipe *recipe, int parent, int key, const char *path,

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "recipe/schema_store.h"
 #include "recipe/use.h"
 
 enum { SELECTORS_MAX = 32, ONLY_MAX = 1024 };
@@ -56,6 +57,28 @@ void mpt_convert_slot(lua_State *L, mpt_recipe *recipe, int parent, int key, con
             recipe->ctx, &out->q, path,
             value->where.file ? value->where : mpt_lua_value_where(L, parent, key));
     mpt_sandbox_check(L, status);
+}
+
+/* ---- a state ---- */
+
+void mpt_convert_state(lua_State *L, const mpt_filler *f, const mpt_field *row) {
+    mpt_ctx *ctx = f->recipe->ctx;
+    const mpt_lua_value *value = mpt_lua_value_at(L, -1);
+    mpt_convert_path path = mpt_convert_key(f->path, row->name);
+    void *member = (char *)f->object + row->offset;
+    mpt_setting word = {.kind = MPT_SETTING_STRING, .string = value->word};
+    mpt_status status = mpt_record_set(ctx, &f->recipe->arena, f->record, f->object, f->path,
+                                       row->name, &word, value->where);
+    mpt_sandbox_check(L, status);
+    mpt_slot_use use;
+    (void)mpt_slot_use_by_name(value->word, &use);
+    mpt_filler inner = {f->recipe,  mpt_record_find("quantizer"), &use, lua_gettop(L),
+                        path.text, NULL,                         NULL};
+    mpt_convert_fill(L, &inner);
+    mpt_slot_use_settle(&use);
+
+    mpt_sandbox_check(L, mpt_state_format_validate(ctx, &use.q, path.text, value->where));
+    *mpt_field_refined(row, member) = use.q;
 }
 
 /* ---- gemm ---- */

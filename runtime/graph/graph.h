@@ -75,6 +75,11 @@ typedef struct mpt_value {
     int32_t producer; /* node, or -1: inputs and state (parameters, gradients, moments) */
     int32_t param;    /* index of the parameter it belongs to, or -1 */
     bool needs_grad;  /* something trainable may lie behind it: false behind inputs only */
+    /* Of a master or a moment that takes more than a plain cast to its format (a scale,
+     * stochastic rounding): how a quantize_state node brings it there; else NULL. Where there
+     * is a scale, dtype is FP32: what is stored is decoded, and need not be exact in the format
+     * itself. So it is for moments, which nothing else reads. Arena. */
+    const mpt_quantizer *kept;
 } mpt_value;
 
 int64_t mpt_value_elements(const mpt_value *value);
@@ -180,6 +185,7 @@ typedef struct mpt_attrs {
     float clip;       /* clip_factor: 0 is none */
     float rate;       /* moe_balance */
     mpt_dtype reduce; /* grad_reduce: what a rank sends */
+    bool kept_later;  /* adamw, sgd: a quantize_state node behind rounds the weights */
 } mpt_attrs;
 
 /* n_in and n_out are those of the op's row, with -1 where an optional one is absent; only

@@ -1,11 +1,11 @@
-/* zero, grad_reduce, unscale, grad_norm, finite_check, global_norm, clip_factor, adamw, sgd: the
- * optimizer's step, as nodes.
+/* zero, grad_reduce, unscale, grad_norm, finite_check, global_norm, clip_factor, adamw, sgd,
+ * quantize_state: the optimizer's step, as nodes.
  *
  * graph/update.c appends them. They write state in place: what a node writes is also given as
  * its output. Attributes: grad_reduce reads reduce; grad_norm row_index; clip_factor clip (0:
- * none); adamw beta1, beta2, eps, weight_decay; sgd momentum and weight_decay. Loss scale, step
- * size and bias corrections come from the run's environment, because they change from step to
- * step. */
+ * none); adamw beta1, beta2, eps, weight_decay; sgd momentum and weight_decay; both
+ * kept_later; quantize_state row and row_operand. Loss scale, step size and bias corrections
+ * come from the run's environment, because they change from step to step. */
 #include "graph/op.h"
 
 static mpt_cost cost_of(const mpt_graph *graph, const mpt_node *node, double flops) {
@@ -110,6 +110,18 @@ static mpt_status sgd_infer(mpt_graph *graph, mpt_node *node) {
     MPT_TRY(mpt_op_expect1(graph, node, 3, "factor", 1));
     return mpt_op_output_in_place(graph, node);
 }
+
+static mpt_status quantize_state_infer(mpt_graph *graph, mpt_node *node) {
+    MPT_TRY(mpt_op_expect(graph, node, 0, "state"));
+    MPT_TRY(mpt_op_expect1(graph, node, 1, "factor", 1));
+    return mpt_op_output_in_place(graph, node);
+}
+
+static mpt_cost quantize_state_cost(const mpt_graph *graph, const mpt_node *node) {
+    return cost_of(graph, node, 2);
+}
+
+const mpt_op_def mpt_op_quantize_state = {quantize_state_infer, NULL, quantize_state_cost};
 
 /* The moments are written too, though they are listed as inputs only. */
 static mpt_cost optimizer_cost(const mpt_graph *graph, const mpt_node *node) {

@@ -11,6 +11,7 @@
  * in PREPARE, once an optimizer step. */
 #include "graph/precision.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "recipe/use.h"
@@ -181,6 +182,41 @@ static void set_reduce(const mpt_rewrite *r, mpt_node *node) {
         node->attrs.reduce = r->options->state.reduce;
 }
 
+/* The stream of a state that is rounded by chance: contract 9, with "PARAM/master" for the
+ * operand. */
+static uint32_t state_id(const mpt_param *param, int which) {
+    static const char *const names[] = {"master", "adam_m", "adam_v"};
+    char key[512];
+    int n = snprintf(key, sizeof key, "%s/%s", param->name, names[which]);
+    size_t length = n < (int)sizeof key ? (size_t)n : sizeof key - 1;
+    return (uint32_t)(mpt_hash(key, length) & 0x7fffffffu);
+}
+
+/* Behind a step of the optimizer: what brings its weights and moments to formats that a cast
+ * does not reach. */
+static mpt_status emit_states(mpt_rewrite *r, node_list *list, mpt_node *step) {
+    mpt_graph *graph = r->graph;
+    const mpt_param *param = &graph->params[graph->values[step->in[0]].param];
+    const mpt_value_id states[] = {param->value, param->moment[0], param->moment[1]};
+    step->attrs.kept_later = graph->values[param->value].kept != NULL;
+    append(list, graph, step);
+    for (int i = 0; i < (int)MPT_COUNT(states); i++) {
+        const mpt_quantizer *kept = states[i] < 0 ? NULL : graph->values[states[i]].kept;
+        if (!kept)
+            continue;
+        mpt_node node = mpt_node_make(MPT_OP_quantize_state, MPT_PASS_UPDATE, step->layer);
+        node.n_in = 2;
+        node.n_out = 1;
+        node.in[0] = states[i];
+        node.in[1] = step->in[step->op == MPT_OP_adamw ? 4 : 3];
+        node.attrs.row = *kept;
+        node.attrs.row_operand = state_id(param, i);
+        MPT_TRY(mpt_op_get(node.op)->def->infer(graph, &node));
+        append(list, graph, &node);
+    }
+    return MPT_OK;
+}
+
 /* Behind the optimizer: one node for each side whose scaling is delayed, or will be. */
 static mpt_status emit_scale_updates(mpt_rewrite *r, node_list *list) {
     mpt_graph *graph = r->graph;
@@ -227,6 +263,10 @@ static mpt_status rewrite_nodes(mpt_rewrite *r, node_list *list) {
         }
         if (node.op == MPT_OP_grad_reduce)
             set_reduce(r, &node);
+        if (node.op == MPT_OP_adamw || node.op == MPT_OP_sgd) {
+            MPT_TRY(emit_states(r, list, &node));
+            continue;
+        }
         append(list, graph, &node);
         for (int k = 0; k < node.n_out; k++)
             if (node.out[k] >= 0 && graph->values[node.out[k]].kind == MPT_VALUE_ACTIVATION)
@@ -242,8 +282,8 @@ static mpt_status run_rewrite(mpt_rewrite *r) {
     MPT_TRY(mpt_precision_find_copies(r));
     if (r->options->next)
         MPT_TRY(mpt_precision_find_recordings(r));
-    /* a copy's scale updates are two at most */
-    int room = graph->n_nodes + 3 * r->n_copies + graph->n_params + 2 * r->n_recordings;
+    /* a copy's scale updates are two at most, a parameter's states three */
+    int room = graph->n_nodes + 3 * r->n_copies + 3 * graph->n_params + 2 * r->n_recordings;
     node_list list = {0, mpt_arena_alloc(&graph->arena, (size_t)room * sizeof(mpt_node))};
     if (!list.nodes)
         return MPT_OUT_OF_MEMORY;

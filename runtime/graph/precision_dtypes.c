@@ -166,22 +166,40 @@ static void set_dtype(mpt_rewrite *r, mpt_value_id v, mpt_dtype dtype) {
     r->graph->values[v].dtype = is_wide(dtype) ? dtype : MPT_DTYPE_FP32;
 }
 
+/* A state in its format: what a cast does is its dtype, what takes more is kept beside it. Only
+ * weights that are rounded by chance have the dtype too: products read them as they are. */
+static mpt_status set_state(mpt_graph *graph, mpt_value_id v, const mpt_quantizer *q) {
+    mpt_value *value = &graph->values[v];
+    bool cast = mpt_quantizer_is_cast(q), weights = value->kind == MPT_VALUE_PARAM;
+    bool exact = q->scale.kind == MPT_SCALING_NONE;
+    value->dtype = cast || (weights && exact) ? q->format : MPT_DTYPE_FP32;
+    if (cast)
+        return MPT_OK;
+    mpt_quantizer *kept = mpt_arena_alloc(&graph->arena, sizeof *kept);
+    if (!kept)
+        return MPT_OUT_OF_MEMORY;
+    *kept = *q;
+    value->kept = kept;
+    return MPT_OK;
+}
+
 /* Masters, gradients, moments. The momentum of SGD is no moment of Adam: it stays FP32. */
-static void set_state_dtypes(mpt_rewrite *r) {
+static mpt_status set_state_dtypes(mpt_rewrite *r) {
     mpt_graph *graph = r->graph;
     const mpt_state_formats *state = &r->options->state;
     for (int i = 0; i < graph->n_params; i++) {
         const mpt_param *param = &graph->params[i];
         if (param->balanced) /* moves by steps of a thousandth, and counts tokens */
             continue;
-        graph->values[param->value].dtype = state->master;
+        MPT_TRY(set_state(graph, param->value, &state->master));
         if (param->grad >= 0)
             graph->values[param->grad].dtype = state->gradient;
         if (param->moment[0] < 0 || param->moment[1] < 0)
             continue;
-        graph->values[param->moment[0]].dtype = state->adam_m;
-        graph->values[param->moment[1]].dtype = state->adam_v;
+        MPT_TRY(set_state(graph, param->moment[0], &state->adam_m));
+        MPT_TRY(set_state(graph, param->moment[1], &state->adam_v));
     }
+    return MPT_OK;
 }
 
 mpt_status mpt_precision_set_dtypes(mpt_rewrite *rewrite) {
@@ -191,7 +209,7 @@ mpt_status mpt_precision_set_dtypes(mpt_rewrite *rewrite) {
     rewrite->narrow = mpt_arena_alloc(&rewrite->arena, n * sizeof *rewrite->narrow);
     if (!stream || !rewrite->narrow)
         return MPT_OUT_OF_MEMORY;
-    set_state_dtypes(rewrite);
+    MPT_TRY(set_state_dtypes(rewrite));
     for (int i = 0; i < graph->n_nodes; i++) {
         const mpt_node *node = &graph->nodes[i];
         bool is_stream = makes_stream(node, stream);

@@ -83,6 +83,10 @@ static size_t packed_bytes(const counting *c, int v) {
     const mpt_value *value = &c->phase->graph->values[v];
     bool column = false;
     const mpt_quantizer *q = quantizer_of(c->phase->graph, v, &column);
+    if (value->kept) {
+        int64_t n = mpt_value_elements(value), rows = value->rank > 1 ? value->dims[0] : 1;
+        return (size_t)ceil(mpt_target_bytes(c->target, value->kept, rows, rows ? n / rows : 0));
+    }
     if (!q)
         return (size_t)ceil((double)mpt_value_elements(value) * mpt_dtype_bits(value->dtype) /
                             8);
@@ -103,6 +107,8 @@ static void measure(counting *c) {
     for (int v = 0; v < graph->n_values; v++) {
         bool column;
         const mpt_quantizer *q = quantizer_of(graph, v, &column);
+        const mpt_quantizer *kept = graph->values[v].kept;
+        q = kept ? kept : q;
         c->formats[v] = q ? mpt_plan_format(q) : mpt_dtype_name(graph->values[v].dtype);
         c->bytes[v] = host ? c->phase->placement[v].bytes : packed_bytes(c, v);
     }

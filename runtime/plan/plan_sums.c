@@ -56,10 +56,12 @@ static void print_products(const mpt_plan *plan, mpt_str *out) {
 static void print_state(const mpt_plan *plan, mpt_str *out) {
     mpt_state_format state;
     mpt_words text = {.len = 0};
-    for (int i = 0; mpt_state_format_at(&plan->program->recipe->state, i, &state); i++)
-        if (state.dtype != MPT_DTYPE_FP32)
-            mpt_words_add(&text, "%s%s %s", text.len ? ", " : "", state.name,
-                          mpt_dtype_name(state.dtype));
+    char brief[MPT_QUANTIZER_TEXT];
+    for (int i = 0; mpt_state_format_at(&plan->program->recipe->state, i, &state); i++) {
+        mpt_quantizer_brief(&state.q, brief);
+        if (state.q.format != MPT_DTYPE_FP32)
+            mpt_words_add(&text, "%s%s %s", text.len ? ", " : "", state.name, brief);
+    }
     if (text.len)
         mpt_text_line(out, "state", text.data);
 }

@@ -6,12 +6,13 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "kernels/numerics_cast.h"
 #include "recipe/check.h"
 #include "recipe/use.h"
 
 /* The share of a number that it always swallows, as a power of two. */
 static int lost_exponent(mpt_dtype dtype) {
-    return dtype == MPT_DTYPE_FP16 ? -12 : -9;
+    return -(mpt_format_of(dtype).mantissa_bits + 2);
 }
 
 static double lost_share(mpt_dtype dtype) {
@@ -24,13 +25,18 @@ static bool has_adam(const mpt_train *train) {
 
 /* ---- states ---- */
 
+/* What is rounded by chance loses nothing on average, however small. */
+static bool is_stochastic(const mpt_quantizer *q) {
+    return q->rounding == MPT_ROUNDING_STOCHASTIC;
+}
+
 /* AdamW moves a weight by about the learning rate, whatever its gradient. */
 static void check_master(mpt_checker *c, const mpt_train *train) {
-    mpt_dtype master = c->recipe->state.master;
+    mpt_dtype master = c->recipe->state.master.format;
     double share = lost_share(master), peak = train->lr.peak;
     double decay = peak * train->optimizer.weight_decay;
     char detail[200] = "";
-    if (master == MPT_DTYPE_FP32)
+    if (master == MPT_DTYPE_FP32 || is_stochastic(&c->recipe->state.master))
         return;
     if (has_adam(train))
         snprintf(detail, sizeof detail,
@@ -38,33 +44,51 @@ static void check_master(mpt_checker *c, const mpt_train *train) {
                  peak / share, decay > 0 && decay < share ? ", and none decays" : "");
     mpt_checker_warn(c, MPT_WARNING_LOST_UPDATE, c->recipe->where,
                      "precision.state.master is %s, which loses updates under 2^%d of a "
-                     "weight%s",
+                     "weight%s; rounding = \"stochastic\" keeps them on average",
                      mpt_dtype_name(master), lost_exponent(master), detail);
 }
 
-/* What a step takes away of a moment must show in it. */
-static void check_decay(mpt_checker *c, const char *name, mpt_dtype dtype, double beta) {
-    if (dtype != MPT_DTYPE_FP32 && 1 - beta < lost_share(dtype))
+/* What a step takes away of a moment must show in it. Under a scale it falls with the largest of
+ * its block, but not alone. */
+static void check_decay(mpt_checker *c, const char *name, const mpt_quantizer *q, double beta) {
+    mpt_dtype dtype = q->format;
+    bool scaled = q->scale.kind != MPT_SCALING_NONE;
+    if (dtype != MPT_DTYPE_FP32 && !is_stochastic(q) && 1 - beta < lost_share(dtype))
         mpt_checker_warn(c, MPT_WARNING_LOST_UPDATE, c->recipe->where,
                          "precision.state.%s is %s: a step takes %.2g of it away, which is "
-                         "under 2^%d, so it never falls",
-                         name, mpt_dtype_name(dtype), 1 - beta, lost_exponent(dtype));
+                         "under 2^%d, so it %s",
+                         name, mpt_dtype_name(dtype), 1 - beta, lost_exponent(dtype),
+                         scaled ? "falls only with the scale of its block" : "never falls");
+}
+
+/* Squares that are small beside the largest under one scale are 0 in so few exponents. */
+static void check_squares(mpt_checker *c, const mpt_quantizer *q) {
+    mpt_format f = mpt_format_of(q->format);
+    if (q->scale.kind == MPT_SCALING_NONE && q->format == MPT_DTYPE_FP16)
+        mpt_checker_warn(c, MPT_WARNING_LOST_UPDATE, c->recipe->where,
+                         "precision.state.adam_v is fp16, in which squares under 3e-08 are "
+                         "0: their steps are divided by eps alone");
+    /* Half of the smallest number is 0; gradients of a tensor lie some 2^12 apart. */
+    int lost = (int)floor(log2((double)f.max)) + f.bias + f.mantissa_bits;
+    if (q->scale.kind != MPT_SCALING_NONE && lost < 24)
+        mpt_checker_warn(c, MPT_WARNING_LOST_UPDATE, c->recipe->where,
+                         "precision.state.adam_v is %s, in which squares under 2^-%d of the "
+                         "largest under their scale are 0: their steps are divided by eps alone",
+                         mpt_dtype_name(q->format), lost);
 }
 
 static void check_moments(mpt_checker *c, const mpt_train *train, bool any_adam) {
     const mpt_state_formats *state = &c->recipe->state;
     if (has_adam(train)) {
-        check_decay(c, "adam_m", state->adam_m, train->optimizer.beta1);
-        check_decay(c, "adam_v", state->adam_v, train->optimizer.beta2);
-        if (state->adam_v == MPT_DTYPE_FP16)
-            mpt_checker_warn(c, MPT_WARNING_LOST_UPDATE, c->recipe->where,
-                             "precision.state.adam_v is fp16, in which squares under 3e-08 are "
-                             "0: their steps are divided by eps alone");
+        check_decay(c, "adam_m", &state->adam_m, train->optimizer.beta1);
+        check_decay(c, "adam_v", &state->adam_v, train->optimizer.beta2);
+        check_squares(c, &state->adam_v);
     }
-    if (!any_adam && (state->adam_m != MPT_DTYPE_FP32 || state->adam_v != MPT_DTYPE_FP32))
+    bool m = state->adam_m.format != MPT_DTYPE_FP32, v = state->adam_v.format != MPT_DTYPE_FP32;
+    if (!any_adam && (m || v))
         mpt_checker_warn(c, MPT_WARNING_NO_EFFECT, c->recipe->where,
                          "precision.state.%s is of AdamW's moments, but the optimizer is sgd",
-                         state->adam_m != MPT_DTYPE_FP32 ? "adam_m" : "adam_v");
+                         m ? "adam_m" : "adam_v");
 }
 
 /* A sum of equal terms stops where one is half an ulp of it. Where the number of micro-batches

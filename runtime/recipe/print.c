@@ -165,10 +165,12 @@ static void print_record(const mpt_record *record, const void *object, const cha
 /* Formats of the state, where they are not FP32. */
 static void print_state(const mpt_state_formats *formats, mpt_str *out) {
     mpt_state_format state;
-    for (int i = 0; mpt_state_format_at(formats, i, &state); i++)
-        if (state.dtype != MPT_DTYPE_FP32)
-            mpt_str_printf(out, "precision.state.%s = %s\n", state.name,
-                           mpt_dtype_name(state.dtype));
+    char text[MPT_QUANTIZER_TEXT];
+    for (int i = 0; mpt_state_format_at(formats, i, &state); i++) {
+        mpt_quantizer_text(&state.q, text);
+        if (state.q.format != MPT_DTYPE_FP32)
+            mpt_str_printf(out, "precision.state.%s = %s\n", state.name, text);
+    }
 }
 
 static void print_model(const char *word, const mpt_model_ref *model, mpt_str *out) {

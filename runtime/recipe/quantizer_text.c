@@ -197,7 +197,9 @@ void mpt_quantizer_brief(const mpt_quantizer *q, char out[MPT_QUANTIZER_TEXT]) {
     bare.q.scale_format = scale_format;
     for (int i = 0; i < mpt_record_quantizer.n_fields; i++) {
         const mpt_field *field = &mpt_record_quantizer.fields[i];
-        if (field->type == MPT_FIELD_BLOCK) {
+        if (field->type == MPT_FIELD_BLOCK && q->scale.kind == MPT_SCALING_NONE) {
+            continue; /* nothing shares a scale */
+        } else if (field->type == MPT_FIELD_BLOCK) {
             add(&t, " ");
             add_value(&t, field, (const char *)&use + field->offset);
         } else if (!same_row(field, &use, &bare)) {

@@ -21,8 +21,9 @@ mpt_status mpt_recipe_new(mpt_ctx *ctx, const char *name, const char *file, mpt_
         return MPT_OUT_OF_MEMORY;
     }
     recipe->where = (mpt_where){recipe->file, 0};
-    recipe->state = (mpt_state_formats){MPT_DTYPE_FP32, MPT_DTYPE_FP32, MPT_DTYPE_FP32,
-                                        MPT_DTYPE_FP32, MPT_DTYPE_FP32};
+    recipe->state = (mpt_state_formats){.gradient = MPT_DTYPE_FP32, .reduce = MPT_DTYPE_FP32};
+    (void)mpt_quantizer_by_name("fp32", &recipe->state.master);
+    recipe->state.adam_m = recipe->state.adam_v = recipe->state.master;
     recipe->base = recipe->residual = MPT_DTYPE_COUNT; /* decided by freeze, or read as base */
     recipe->activation = MPT_DTYPE_COUNT;
     recipe->activation_where = recipe->where;
@@ -238,11 +239,12 @@ double mpt_loss_scale_first(const mpt_loss_scale *scale) {
 /* ---- state ---- */
 
 bool mpt_state_format_at(const mpt_state_formats *formats, int index, mpt_state_format *out) {
-    const mpt_state_format all[] = {{"master", formats->master},
-                                    {"gradient", formats->gradient},
-                                    {"reduce", formats->reduce},
-                                    {"adam_m", formats->adam_m},
-                                    {"adam_v", formats->adam_v}};
+    const mpt_state_format all[] = {
+        {"master", formats->master},
+        {"gradient", {.name = mpt_dtype_name(formats->gradient), .format = formats->gradient}},
+        {"reduce", {.name = mpt_dtype_name(formats->reduce), .format = formats->reduce}},
+        {"adam_m", formats->adam_m},
+        {"adam_v", formats->adam_v}};
     if (index < 0 || index >= (int)MPT_COUNT(all))
         return false;
     *out = all[index];

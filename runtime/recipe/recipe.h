@@ -266,16 +266,16 @@ typedef struct mpt_written_lr {
 /* Formats of what outlives a step, the same in all phases; FP32 unless a recipe says another.
  */
 typedef struct mpt_state_formats {
-    mpt_dtype master;         /* weights, as the optimizer leaves them */
-    mpt_dtype gradient;       /* summed over micro-batches */
-    mpt_dtype reduce;         /* the step's gradient, as ranks send it to be added up */
-    mpt_dtype adam_m, adam_v; /* moments, as they are kept */
+    mpt_quantizer master;         /* weights, as the optimizer leaves them */
+    mpt_dtype gradient;           /* summed over micro-batches */
+    mpt_dtype reduce;             /* the step's gradient, as ranks send it to be added up */
+    mpt_quantizer adam_m, adam_v; /* moments, as they are kept */
 } mpt_state_formats;
 
 /* The formats by index, in the order of the struct, with their words; false past the last. */
 typedef struct mpt_state_format {
     const char *name;
-    mpt_dtype dtype;
+    mpt_quantizer q;
 } mpt_state_format;
 bool mpt_state_format_at(const mpt_state_formats *formats, int index, mpt_state_format *out);
 

@@ -16,6 +16,12 @@
     }
 
 static const mpt_choice wide_formats[] = {WIDE_FORMATS};
+static const mpt_choice moment_formats[] = {{"fp32", MPT_DTYPE_FP32, "IEEE single"},
+                                            {"bf16", MPT_DTYPE_BF16, "8 exponent bits"},
+                                            {"fp16", MPT_DTYPE_FP16, "IEEE half"},
+                                            {"e4m3", MPT_DTYPE_E4M3, "8 bits"},
+                                            {"e5m2", MPT_DTYPE_E5M2, "8 bits"},
+                                            {NULL, 0, NULL}};
 static const mpt_choice saved_formats[] = {{"fp32", MPT_DTYPE_FP32, "IEEE single"},
                                            {"bf16", MPT_DTYPE_BF16, "8 exponent bits"},
                                            {"fp16", MPT_DTYPE_FP16, "IEEE half"},
@@ -237,23 +243,34 @@ static const mpt_record *const loss_scales[] = {&mpt_record_static, &mpt_record_
 #member, MPT_FIELD_FORMAT, MEMBER(mpt_recipe, state.member),                           \
             .choices = wide_formats, .by_default = "fp32", .doc = text, .source = from         \
     }
+#define KEPT_ROW(member, formats, from, text)                                                  \
+    {                                                                                          \
+#member, MPT_FIELD_FORMAT, MEMBER(mpt_recipe, state.member.format),                    \
+            .choices = formats, .by_default = "fp32", .doc = text, .source = from,             \
+            .refined = true                                                                    \
+    }
 
 static const mpt_field state_fields[] = {
-    STATE_ROW(master, "Megatron-LM: --main-params-dtype",
-              "The weights that the optimizer updates: it computes in FP32 and rounds the new "
-              "weight to nearest even. Initial weights are rounded too."),
+    KEPT_ROW(master, wide_formats, "Megatron-LM: --main-params-dtype",
+             "The weights that the optimizer updates: it computes in FP32 and rounds the new "
+             "weight to nearest even, or as `bf16 { rounding = \"stochastic\" }` says, which "
+             "loses no update on average. `fp16 { scale = current {} }` has a scale a tensor. "
+             "Initial weights are rounded too, to nearest."),
     STATE_ROW(gradient, "Megatron-LM: --main-grads-dtype",
               "Gradients: the sum over micro-batches is rounded to nearest even after each "
               "addition to it."),
     STATE_ROW(reduce, "Megatron-LM: --grad-reduce-in-bf16",
               "What a rank sends to be added up over ranks: the step's gradient is rounded to "
               "it once, before it is measured; fp32 sends it as it is."),
-    STATE_ROW(adam_m, "DeepSeek-V3, arXiv 2412.19437",
-              "AdamW's first moments as they are kept: the step uses the new FP32 moment, then "
-              "it is rounded to nearest even."),
-    STATE_ROW(adam_v, "DeepSeek-V3, arXiv 2412.19437",
-              "AdamW's second moments as they are kept, in the same way; fp16 has no scale "
-              "beside it and loses squares below 3e-8."),
+    KEPT_ROW(adam_m, moment_formats, "arXiv 2412.19437, 2310.18313, 2410.19313",
+             "AdamW's first moments as they are kept: the step uses the new FP32 moment, then "
+             "it is rounded to nearest even, or as the format's fields say: `rounding = "
+             "\"stochastic\"`; of `e4m3` and `e5m2`, which have a scale of the tensor at hand, "
+             "`block = {1, 128}`, `scale_format`."),
+    KEPT_ROW(adam_v, moment_formats, "arXiv 2412.19437, 2310.18313, 2410.19313",
+             "AdamW's second moments as they are kept, in the same way. Plain `fp16` loses "
+             "squares below 3e-8; `fp16 { scale = current {} }` has a scale a tensor, as in "
+             "MS-AMP."),
     {"residual", MPT_FIELD_FORMAT, MEMBER(mpt_recipe, residual), .choices = wide_formats,
      .by_default = "precision.base", .doc = "The stream between blocks.",
      .source = "Megatron-LM"},

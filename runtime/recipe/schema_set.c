@@ -75,7 +75,9 @@ mpt_status mpt_record_set(mpt_ctx *ctx, mpt_arena *arena, const mpt_record *reco
     if (again)
         memcpy(old, member, field->bytes);
     mpt_problem problem = MPT_PROBLEM_NONE;
-    if (field->type != MPT_FIELD_STRING)
+    if (field->refined && value->kind == MPT_SETTING_STRING)
+        MPT_TRY(mpt_state_format_parse(ctx, arena, field, member, path, value, where));
+    else if (field->type != MPT_FIELD_STRING)
         problem = mpt_field_store(field, member, value);
     if (problem)
         return mpt_schema_fail_value(ctx, field, problem, path, value, where);

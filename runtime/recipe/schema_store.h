@@ -35,6 +35,20 @@ const mpt_record *mpt_field_plain(const mpt_field *field);
  * where the field has no words or the value is none of them. */
 const char *mpt_field_word(const mpt_field *field, const void *member);
 
+/* The quantizer that the member of a refined format is the `format` of; NULL for other fields.
+ */
+mpt_quantizer *mpt_field_refined(const mpt_field *field, void *member);
+
+/* Whether the fields of a state's format go together. `path` is the state's. */
+mpt_status mpt_state_format_validate(mpt_ctx *ctx, const mpt_quantizer *q, const char *path,
+                                     mpt_where where);
+
+/* Reads "bf16", or "e4m3 block=1x128 rounding=stochastic", into a refined format; `path` is that
+ * of the record. The member is untouched where it is refused. */
+mpt_status mpt_state_format_parse(mpt_ctx *ctx, mpt_arena *arena, const mpt_field *field,
+                                  void *member, const char *path, const mpt_setting *value,
+                                  mpt_where where);
+
 /* The bit of a field in the record's mask. */
 void mpt_record_mark(const mpt_record *record, void *object, const mpt_field *field);
 bool mpt_record_has(const mpt_record *record, const void *object, const mpt_field *field);

@@ -39,7 +39,8 @@ static void add_quantizer(text *t, const char *side, const mpt_quantizer *q, uin
 static void add_quantizers(text *t, const mpt_node *node) {
     const mpt_attrs *a = &node->attrs;
     bool copies = node->op == MPT_OP_quantize || node->op == MPT_OP_record_amax;
-    if ((copies && a->has_row) || node->op == MPT_OP_scale_update)
+    if ((copies && a->has_row) || node->op == MPT_OP_scale_update ||
+        node->op == MPT_OP_quantize_state)
         add_quantizer(t, "row", &a->row, a->row_operand);
     if (copies && a->has_col)
         add_quantizer(t, "column", &a->col, a->col_operand);

@@ -103,6 +103,8 @@ static void add_moments(cell *c, const mpt_graph *graph, const mpt_node *node) {
     if (node->op != MPT_OP_adamw)
         return;
     mpt_dtype m = graph->values[node->in[2]].dtype, v = graph->values[node->in[3]].dtype;
+    if (graph->values[node->in[2]].kept || graph->values[node->in[3]].kept)
+        return; /* the nodes behind say it */
     if (m != MPT_DTYPE_FP32 || v != MPT_DTYPE_FP32)
         add(c, ", m %s, v %s", mpt_dtype_name(m), mpt_dtype_name(v));
 }
@@ -130,6 +132,11 @@ static void describe_formats(cell *c, const mpt_phase_program *program, const mp
     }
     if (node->op == MPT_OP_grad_reduce) { /* in place: the buffer's format stays */
         add(c, " %s", mpt_dtype_name(a->reduce));
+        return;
+    }
+    if (node->op == MPT_OP_quantize_state) {
+        add(c, " ");
+        add_quantizer(c, &a->row);
         return;
     }
     if (node->op == MPT_OP_clip_factor && a->clip <= 0) {

@@ -188,9 +188,21 @@ void mpt_state_initialize(mpt_state *state, const mpt_graph *graph, uint64_t see
         const mpt_param *param = &graph->params[p];
         mpt_init_fill(&param->init, param->name, seed, n_threads,
                       mpt_value_elements(&graph->values[param->value]), state->master[p]);
-        mpt_round_to(graph->values[param->value].dtype, state->master[p],
-                     (size_t)mpt_value_elements(&graph->values[param->value]));
+        mpt_state_keep_weights(&graph->values[param->value], state->master[p]);
     }
+}
+
+void mpt_state_keep_weights(const mpt_value *value, float *weights) {
+    mpt_tensor tensor = {.data = weights, .dtype = value->dtype, .rank = value->rank};
+    for (int i = 0; i < value->rank; i++)
+        tensor.dims[i] = value->dims[i];
+    mpt_round_to(value->dtype, weights, (size_t)mpt_value_elements(value));
+    if (!value->kept)
+        return;
+    mpt_quantizer nearest = *value->kept;
+    nearest.rounding = MPT_ROUNDING_NEAREST;
+    mpt_random_key none = {0};
+    mpt_quantize_state_values(&nearest, &tensor, &none);
 }
 
 void mpt_state_bind(mpt_state *state, const mpt_graph *graph, mpt_executor *executor) {

@@ -46,6 +46,9 @@ void mpt_state_initialize(mpt_state *state, const mpt_graph *graph, uint64_t see
 void mpt_init_fill(const mpt_init *init, const char *name, uint64_t seed, int n_threads,
                    int64_t n, float *out);
 
+/* Brings weights that were just filled in to the format that they are kept in, to nearest. */
+void mpt_state_keep_weights(const mpt_value *value, float *weights);
+
 /* Binds all buffers into an executor of one of the phases, or of an evaluation, which may have
  * operands with delayed scaling that no phase keeps. A window that is shorter there than in
  * another phase uses the first entries. */

@@ -103,7 +103,7 @@ static void forget_old_weights(mpt_trainer *trainer) {
     for (int p = 0; p < graph->n_params; p++) {
         const mpt_value *value = &graph->values[graph->params[p].value];
         size_t n = (size_t)mpt_value_elements(value);
-        mpt_round_to(value->dtype, state->master[p], n);
+        mpt_state_keep_weights(value, state->master[p]);
         for (int m = 0; m < 2; m++)
             if (state->moment[m][p])
                 memset(state->moment[m][p], 0, n * sizeof(float));
@@ -177,7 +177,7 @@ static void initialize(const mpt_program *program, const mpt_graph *graph, float
         int64_t n = mpt_value_elements(value);
         mpt_init_fill(&param->init, param->name, program->train.seed, program->n_threads, n,
                       params[p]);
-        mpt_round_to(value->dtype, params[p], (size_t)n);
+        mpt_state_keep_weights(value, params[p]);
     }
 }
 

@@ -142,7 +142,7 @@ static void test_table_when_read_then_every_row_is_whole_and_names_are_unique(vo
         const mpt_op_row *row = mpt_op_get((mpt_op)i);
         assert_non_null(row->def);
         assert_non_null(row->def->infer);
-        assert_true(row->n_in >= (op != MPT_OP_unscale) && row->n_in <= MPT_MAX_IN);
+        assert_true(row->n_in >= (i != MPT_OP_unscale) && row->n_in <= MPT_MAX_IN);
         assert_true(row->n_out >= 1 && row->n_out <= MPT_MAX_OUT);
         assert_true(strlen(row->summary) > 0);
         assert_int_equal(mpt_op_by_name(row->name), i);

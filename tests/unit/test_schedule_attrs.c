@@ -68,6 +68,7 @@ static const member members[] = {
     COPY("row_operand", row_operand),
     COPY("col_operand", col_operand),
     /* Hashes of the layer's path, which is hashed itself. */
+    NOT("kept_later", kept_later), /* the nodes that round them stand there */
     NOT("scope", scope),
     NOT("row_scope", row_scope),
     NOT("col_scope", col_scope),

@@ -272,7 +272,7 @@ static void test_state_when_a_format_is_set_then_stored_or_refused(void **state)
         s.ctx, "nvfp4.lua:14: state.adam_m: no format 'e4m3' here; take fp32, bf16 or fp16");
     assert_mpt_ok(s.ctx,
                   setter_set(&s, "state", &recipe, "state", "adam_m", setter_text("bf16")));
-    assert_int_equal(recipe.state.adam_m, MPT_DTYPE_BF16);
+    assert_int_equal(recipe.state.adam_m.format, MPT_DTYPE_BF16);
     assert_mpt_ok(s.ctx,
                   setter_set(&s, "state", &recipe, "state", "residual", setter_text("fp32")));
     assert_int_equal(recipe.residual, MPT_DTYPE_FP32);
