@@ -22,6 +22,9 @@ void mpt_round_to(mpt_dtype dtype, float *x, size_t n);
 void mpt_ref_round_copy(mpt_dtype dtype, const float *x, float *y, size_t n);
 void mpt_round_copy(mpt_dtype dtype, const float *x, float *y, size_t n);
 
+/* The largest magnitude, Inf included; NaN has none, and 0 is that of no values. */
+float mpt_amax_of(const float *x, size_t n);
+
 /* The kernels of the op `cast`: the output's dtype tells the format. */
 void mpt_ref_cast(const mpt_kernel_args *args);
 void mpt_cpu_cast(const mpt_kernel_args *args);

@@ -11,7 +11,7 @@
 #include "small_net.h"
 #include "train/trainer.h"
 
-enum { RIG_VOCAB = 32, RIG_PHASES = 3, RIG_LAYERS = 80 };
+enum { RIG_VOCAB = 32, RIG_PHASES = 3, RIG_LAYERS = 80, RIG_MAX_SKIPS = 20 };
 
 typedef struct rig {
     mpt_ctx *ctx;
@@ -51,10 +51,15 @@ typedef struct rig_options {
     double lr, weight_decay, clip;
     int64_t batch;           /* 0: 4 */
     mpt_state_formats state; /* with `choose` only */
+    mpt_watch watch;         /* spikes are not looked for */
 } rig_options;
 
 static inline rig_options rig_defaults(void) {
-    return (rig_options){.micro_batch = 4, .n_threads = 1, .lr = 1e-2, .clip = 1};
+    return (rig_options){.micro_batch = 4,
+                         .n_threads = 1,
+                         .lr = 1e-2,
+                         .clip = 1,
+                         .watch = {.max_skips = RIG_MAX_SKIPS}};
 }
 
 static inline bool rig_write(void *ud, const char *text, size_t length) {
@@ -70,6 +75,7 @@ static inline bool rig_write(void *ud, const char *text, size_t length) {
 
 static inline mpt_train rig_train(const rig_options *o) {
     mpt_train t = {.steps = 30,
+                   .watch = o->watch,
                    .batch = o->batch ? o->batch : 4,
                    .micro_batch = o->micro_batch,
                    .sequence = 16};

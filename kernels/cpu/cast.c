@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/cpu/quantize.h"
+#include "kernels/cpu/vector.h"
 
 enum { PIECE = 16384 }; /* values a thread takes at a time; smaller calls stay on one thread */
 
@@ -31,6 +32,28 @@ void mpt_round_copy(mpt_dtype dtype, const float *x, float *y, size_t n) {
 
 void mpt_round_to(mpt_dtype dtype, float *x, size_t n) {
     mpt_round_copy(dtype, x, x, n);
+}
+
+/* Magnitudes are in the order of their bits. NaN, which is above Inf there, becomes 0. */
+MPT_CLONES static uint32_t amax_bits(const float *x, size_t n) {
+    uint32_t most = 0;
+#pragma omp simd reduction(max : most)
+    for (size_t i = 0; i < n; i++) {
+        uint32_t a = mpt_bits_of_float(x[i]) & 0x7fffffffu;
+        a = a > 0x7f800000u ? 0 : a;
+        most = a > most ? a : most;
+    }
+    return most;
+}
+
+float mpt_amax_of(const float *x, size_t n) {
+    uint32_t most = 0;
+#pragma omp parallel for schedule(static) reduction(max : most) if (n > PIECE)
+    for (size_t at = 0; at < n; at += PIECE) {
+        uint32_t a = amax_bits(x + at, n - at < PIECE ? n - at : PIECE);
+        most = a > most ? a : most;
+    }
+    return mpt_float_of_bits(most);
 }
 
 void mpt_cpu_cast(const mpt_kernel_args *args) {

@@ -4,6 +4,7 @@
  *   models/ ...    what it required, beside it as it looks for them
  *   plan.json      the plan of the model that was trained
  *   metrics.jsonl  one object a line, the same in every run of the recipe
+ *   diagnosis.txt  why training stopped itself, where it has
  *   timing.jsonl   step times, which differ from run to run
  *   checkpoints/step-N/   the state after so many steps: mpt/checkpoint.h
  *
@@ -20,6 +21,8 @@ enum { MPT_FOLDER_PATH = 1024 };
 
 /* Stands in recipe.lua before the options of the run, one a comment. */
 #define MPT_FOLDER_AS_RUN "\n-- as run, with these on the command line:\n"
+
+#define MPT_FOLDER_DIAGNOSIS "diagnosis.txt"
 
 typedef struct mpt_folder {
     char path[MPT_FOLDER_PATH];

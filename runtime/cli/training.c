@@ -182,6 +182,19 @@ static void print_loss(const mpt_training *r, double loss) {
     printf("\n");
 }
 
+/* What the watch has seen; nothing where all was well. */
+static void print_watch(const mpt_training *r) {
+    mpt_watch_view w;
+    if (!mpt_trainer_watch(r->trainer, &w) || w.skipped + w.spikes + w.near_end == 0)
+        return;
+    printf("watch: %lld skipped, %lld spike%s (%lld left out, %lld rollback%s)",
+           (long long)w.skipped, (long long)w.spikes, w.spikes == 1 ? "" : "s",
+           (long long)w.left_out, (long long)w.rollbacks, w.rollbacks == 1 ? "" : "s");
+    if (w.near_end > 0)
+        printf(", %lld steps near the end of FP16", (long long)w.near_end);
+    printf("\n");
+}
+
 static void print_result(const mpt_training *r, double seconds, double loss) {
     printf("%s: %s %s, %lld of %lld steps, %.0f tokens, %.1f s of training\n", r->info.recipe,
            r->info.model, r->info.size_name, (long long)steps_done(r), (long long)r->info.steps,
@@ -190,6 +203,7 @@ static void print_result(const mpt_training *r, double seconds, double loss) {
         print_loss(r, loss);
     else if (r->n_done)
         printf("training loss of the last step %.4f nats a token\n", r->last.loss);
+    print_watch(r);
     printf("run folder %s\n", r->folder.path);
     print_saved(r);
 }
@@ -226,6 +240,38 @@ static mpt_exit fail(mpt_training *r, mpt_status status) {
     return result;
 }
 
+/* ---- giving up ---- */
+
+static mpt_exit write_diagnosis(mpt_training *r) {
+    FILE *file;
+    mpt_exit made = mpt_folder_begin(&r->folder, MPT_FOLDER_DIAGNOSIS, &file);
+    if (made != MPT_EXIT_DONE)
+        return made;
+    mpt_status status = mpt_trainer_diagnosis(r->trainer, write_file, file);
+    made = mpt_folder_name(&r->folder, MPT_FOLDER_DIAGNOSIS, file);
+    return status != MPT_OK && status != MPT_IO ? mpt_cli_fail(r->ctx, status) : made;
+}
+
+/* Training has stopped itself. A good checkpoint stays the newest, to go on from; where there is
+ * none yet, the state as it is may help to find out. Why it stopped was said first. */
+static void give_up(mpt_training *r, const char *checkpoints) {
+    mpt_checkpoint_info good;
+    (void)write_diagnosis(r);
+    print_watch(r);
+    if (r->saved)
+        return;
+    mpt_status found = mpt_checkpoint_find(r->ctx, checkpoints, &good);
+    if (found == MPT_OK) {
+        printf("the last good checkpoint is %s\n", good.path);
+        return;
+    }
+    mpt_status saved = save_now(r);
+    if (saved == MPT_OK)
+        printf("weights in %s/step-%lld\n", checkpoints, (long long)r->last.step + 1);
+    else
+        (void)mpt_cli_fail(r->ctx, saved);
+}
+
 mpt_exit mpt_training_create(mpt_training *r) {
     mpt_trainer_options options = MPT_TRAINER_OPTIONS_INIT;
     options.metrics = mpt_folder_metrics;
@@ -249,13 +295,8 @@ mpt_exit mpt_training_go(mpt_training *r) {
     if (status == MPT_OK)
         status = finish(r);
     mpt_exit result = status == MPT_OK ? MPT_EXIT_DONE : fail(r, status);
-    if (status == MPT_STOPPED && !r->saved) { /* why it stopped was said first */
-        mpt_status saved = save_now(r);
-        if (saved == MPT_OK)
-            print_saved(r);
-        else
-            (void)mpt_cli_fail(r->ctx, saved);
-    }
+    if (status == MPT_STOPPED)
+        give_up(r, checkpoints);
     return result;
 }
 

@@ -20,6 +20,8 @@ struct mpt_executor {
     mpt_tensor *tensors; /* one a value */
     mpt_step_fn watch;   /* NULL: nobody looks on */
     void *watch_ud;
+    mpt_step_fn look; /* the same, after each step */
+    void *look_ud;
 };
 
 /* The tensor of a value: its place in the block, or no place until state is bound. */
@@ -108,6 +110,11 @@ void mpt_executor_watch(mpt_executor *executor, mpt_step_fn watch, void *ud) {
     executor->watch_ud = ud;
 }
 
+void mpt_executor_look(mpt_executor *executor, mpt_step_fn look, void *ud) {
+    executor->look = look;
+    executor->look_ud = ud;
+}
+
 /* ---- running ---- */
 
 /* Brings an output to its format: in place, once, right behind the kernel that made it. */
@@ -145,6 +152,8 @@ static void run_steps(const mpt_executor *executor, int from, int to, const mpt_
         if (executor->watch)
             executor->watch(executor->watch_ud, step);
         run_step(executor, step, &capped);
+        if (executor->look)
+            executor->look(executor->look_ud, step);
     }
     if (executor->watch)
         executor->watch(executor->watch_ud, -1);
@@ -154,6 +163,10 @@ static void run_steps(const mpt_executor *executor, int from, int to, const mpt_
 void mpt_executor_run(mpt_executor *executor, mpt_pass pass, const mpt_run_env *env) {
     const int *segment = executor->program->segment;
     run_steps(executor, segment[pass], segment[pass + 1], env);
+}
+
+void mpt_executor_run_range(mpt_executor *executor, int from, int to, const mpt_run_env *env) {
+    run_steps(executor, from, to, env);
 }
 
 void mpt_executor_run_step(mpt_executor *executor, int step, const mpt_run_env *env) {

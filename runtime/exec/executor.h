@@ -28,9 +28,16 @@ const mpt_tensor *mpt_executor_tensor(const mpt_executor *executor, mpt_value_id
  * env count for this call only, at most as many as the program was compiled for. */
 void mpt_executor_run(mpt_executor *executor, mpt_pass pass, const mpt_run_env *env);
 
+/* Part of a pass: the steps from `from` up to `to`, which is left out. */
+void mpt_executor_run_range(mpt_executor *executor, int from, int to, const mpt_run_env *env);
+
 /* Told of each step just before it runs, and of -1 where a call ends: for those who measure. */
 typedef void (*mpt_step_fn)(void *ud, int step);
 void mpt_executor_watch(mpt_executor *executor, mpt_step_fn watch, void *ud);
+
+/* Told of each step just after it ran, while its outputs are there and in the cache; NULL:
+ * nobody. */
+void mpt_executor_look(mpt_executor *executor, mpt_step_fn look, void *ud);
 
 /* One step alone, for those who look at values on the way (--dump=run). */
 void mpt_executor_run_step(mpt_executor *executor, int step, const mpt_run_env *env);

@@ -103,6 +103,9 @@ static mpt_status check_train(const mpt_recipe *recipe, bool proxy) {
         REFUSE(recipe, recipe->where, "take a micro_batch that divides the batch",
                "%s.micro_batch: batch %lld is no multiple of %lld", path,
                (long long)train.batch, (long long)train.micro_batch);
+    if (train.watch.spike.action == MPT_SPIKE_ROLLBACK && train.checkpoint.every == 0)
+        REFUSE(recipe, recipe->where, "say how often they are saved: checkpoint = { every = 100 }",
+               "%s.watch.spike.action: rollback needs checkpoints to go back to", path);
     if (proxy)
         MPT_TRY(check_inherited(recipe, &train));
     return check_lr(recipe, &train, path);

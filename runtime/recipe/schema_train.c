@@ -178,8 +178,9 @@ static const mpt_field spike_fields[] = {
     {"action", MPT_FIELD_CHOICE, MEMBER(mpt_spike, action), .choices = spike_actions,
      .by_default = "warn", .doc = "What a spike brings about.",
      .source = "PaLM, arXiv 2204.02311"},
-    {"window", MPT_FIELD_INT, MEMBER(mpt_spike, window), 8, 4096, .by_default = "128",
-     .doc = "Applied steps whose losses and gradient norms are compared with.",
+    {"window", MPT_FIELD_INT, MEMBER(mpt_spike, window), 8, 1024, .by_default = "128",
+     .doc = "Applied steps whose losses and gradient norms are compared with; at least 32 of "
+            "them, or a whole window that is shorter.",
      .source = "llm.c"},
     {"z", MPT_FIELD_NUMBER, MEMBER(mpt_spike, z), ABOVE_ZERO, 1e6, .by_default = "8",
      .doc =
@@ -201,7 +202,9 @@ static const mpt_choice nonfinites[] = {
     {NULL, 0, NULL}};
 static const mpt_field watch_fields[] = {
     {"nonfinite", MPT_FIELD_CHOICE, MEMBER(mpt_watch, nonfinite), .choices = nonfinites,
-     .by_default = "skip", .doc = "What a gradient with NaN or Inf brings about.",
+     .by_default = "skip",
+     .doc = "What a gradient with NaN or Inf brings about, where no lower loss scale may cure "
+            "it.",
      .source = "PyTorch GradScaler"},
     {"max_skips", MPT_FIELD_INT, MEMBER(mpt_watch, max_skips), 1, COUNT_MAX, .by_default = "20",
      .doc = "Skipped steps in a row that end a run, those not counted that a lower loss scale "

@@ -86,6 +86,17 @@ static mpt_status add_constants(const mpt_trainer *trainer, mpt_saved *list) {
 
 /* ---- counters ---- */
 
+/* What a diagnosis at the end may still speak of. */
+static mpt_status add_bad_step(mpt_bad_step *bad, mpt_saved *list) {
+    MPT_TRY(mpt_saved_add_i64(list, "bad_step.step", &bad->step));
+    MPT_TRY(mpt_saved_add_i64(list, "bad_step.param", &bad->param));
+    MPT_TRY(mpt_saved_add_i64(list, "bad_step.nan", &bad->nan));
+    MPT_TRY(mpt_saved_add_f64(list, "bad_step.amax", &bad->amax));
+    MPT_TRY(mpt_saved_add_f64(list, "bad_step.loss", &bad->loss));
+    MPT_TRY(mpt_saved_add_f64(list, "bad_step.grad_norm", &bad->grad_norm));
+    return mpt_saved_add_f64(list, "bad_step.loss_scale", &bad->loss_scale);
+}
+
 static mpt_status add_counters(mpt_trainer *trainer, mpt_saved *list) {
     list->kind = MPT_SAVED_LEARNT;
     MPT_TRY(mpt_saved_add_i64(list, "counter.applied", &trainer->applied));
@@ -97,6 +108,8 @@ static mpt_status add_counters(mpt_trainer *trainer, mpt_saved *list) {
     MPT_TRY(mpt_saved_add_i64(list, "counter.attempted", &trainer->attempted));
     MPT_TRY(mpt_saved_add_i64(list, "counter.lost", &trainer->lost));
     MPT_TRY(mpt_saved_add_i32(list, "counter.skips_in_a_row", &trainer->skips_in_a_row));
+    MPT_TRY(add_bad_step(&trainer->bad, list));
+    MPT_TRY(mpt_watch_saved(&trainer->watch, list));
     MPT_TRY(mpt_saved_add_f64(list, "counter.tokens", &trainer->tokens_seen));
     MPT_TRY(mpt_saved_add_i64(list, "counter.metrics_bytes", &trainer->metrics_bytes));
     MPT_TRY(mpt_saved_add_f64(list, "eval.last_loss", &trainer->last_eval));

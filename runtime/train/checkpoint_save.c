@@ -252,7 +252,8 @@ bool mpt_trainer_checkpoint_due(const mpt_trainer *trainer) {
         return false;
     int64_t every = trainer->program->train.checkpoint.every;
     bool step = every > 0 && trainer->attempted > 0 && trainer->attempted % every == 0;
-    return step || mpt_trainer_done(trainer);
+    bool put_off = trainer->watch.counts.checkpoint_due != 0;
+    return ((step || put_off) && mpt_trainer_is_sound(trainer)) || mpt_trainer_done(trainer);
 }
 
 static mpt_status save_here(mpt_trainer *trainer) {
@@ -262,7 +263,8 @@ static mpt_status save_here(mpt_trainer *trainer) {
                                      : fail_save(trainer->ctx, others, trainer->attempted);
     MPT_TRY(mpt_trainer_save_checkpoint(trainer, trainer->checkpoints));
     trainer->saved_at = trainer->attempted;
-    remove_old(trainer);
+    if (mpt_trainer_is_sound(trainer))
+        remove_old(trainer);
     return MPT_OK;
 }
 
@@ -281,6 +283,7 @@ mpt_status mpt_trainer_checkpoint(mpt_trainer *trainer, bool now) {
     if (!due || trainer->told_at == trainer->attempted)
         return MPT_OK;
     trainer->told_at = trainer->attempted;
+    trainer->watch.counts.checkpoint_due = 0;
     mpt_metrics_line line;
     mpt_metrics_begin(&line, "checkpoint");
     mpt_metrics_integer(&line, "step", trainer->attempted);

@@ -39,15 +39,20 @@ static void put_in(const mpt_fault *fault, const mpt_node *node, mpt_executor *e
     mpt_round_to(out->dtype, x, 1);
 }
 
+void mpt_faults_after(const mpt_faults *faults, int64_t attempted,
+                      const mpt_phase_program *program, mpt_executor *executor, int step) {
+    const mpt_node *node = &program->graph->nodes[program->steps[step].node];
+    for (int i = 0; i < faults->n; i++)
+        if (faults->faults[i].step == attempted && faults->faults[i].place == MPT_FAULT_ACT &&
+            makes(program->graph, node, faults->faults[i].index))
+            put_in(&faults->faults[i], node, executor);
+}
+
 void mpt_faults_run(const mpt_faults *faults, int64_t step, const mpt_phase_program *program,
                     mpt_executor *executor, mpt_pass pass, const mpt_run_env *env) {
     for (int s = program->segment[pass]; s < program->segment[pass + 1]; s++) {
-        const mpt_node *node = &program->graph->nodes[program->steps[s].node];
         mpt_executor_run_step(executor, s, env);
-        for (int i = 0; i < faults->n; i++)
-            if (faults->faults[i].step == step && faults->faults[i].place == MPT_FAULT_ACT &&
-                makes(program->graph, node, faults->faults[i].index))
-                put_in(&faults->faults[i], node, executor);
+        mpt_faults_after(faults, step, program, executor, s);
     }
 }
 

@@ -57,6 +57,11 @@ void mpt_faults_restore(const mpt_faults *faults, int64_t step, mpt_state *state
 void mpt_faults_gradients(const mpt_faults *faults, int64_t step, const mpt_graph *graph,
                           mpt_state *state, double loss_scale);
 
+/* Into what a step of the program has just put out, where a fault of the attempted step is due
+ * there. */
+void mpt_faults_after(const mpt_faults *faults, int64_t attempted,
+                      const mpt_phase_program *program, mpt_executor *executor, int step);
+
 /* A pass as mpt_executor_run, with faults in what layers put out. */
 void mpt_faults_run(const mpt_faults *faults, int64_t step, const mpt_phase_program *program,
                     mpt_executor *executor, mpt_pass pass, const mpt_run_env *env);

@@ -47,15 +47,33 @@ void mpt_metrics_integer(mpt_metrics_line *line, const char *key, int64_t value)
     append(line, text);
 }
 
-void mpt_metrics_number(mpt_metrics_line *line, const char *key, double value) {
+static void append_number(mpt_metrics_line *line, double value) {
     char text[40] = "null";
     if (isfinite(value))
         snprintf(text, sizeof text, "%.9g", value);
     for (char *c = text; *c; c++)
         if (*c == ',')
             *c = '.'; /* the host's locale is not JSON's */
-    append_key(line, key);
     append(line, text);
+}
+
+void mpt_metrics_number(mpt_metrics_line *line, const char *key, double value) {
+    append_key(line, key);
+    append_number(line, value);
+}
+
+void mpt_metrics_pairs(mpt_metrics_line *line, const char *key, const double *pairs,
+                       int n) {
+    append_key(line, key);
+    append(line, "[");
+    for (int i = 0; i < n; i++) {
+        append(line, i ? ",[" : "[");
+        append_number(line, pairs[2 * i]);
+        append(line, ",");
+        append_number(line, pairs[2 * i + 1]);
+        append(line, "]");
+    }
+    append(line, "]");
 }
 
 void mpt_metrics_boolean(mpt_metrics_line *line, const char *key, bool value) {

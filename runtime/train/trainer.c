@@ -101,6 +101,8 @@ static mpt_status create_parts(mpt_trainer *trainer) {
         return mpt_fail_memory(trainer->ctx, bytes);
     trainer->targets = trainer->tokens + n;
     MPT_TRY(create_counts(trainer));
+    mpt_watch_begin(&train->watch.spike, &trainer->watch);
+    mpt_watch_scale(&trainer->watch, 0, trainer->scaler.loss_scale);
     MPT_TRY(mpt_state_create(phases_of(program), &trainer->state));
     mpt_state_initialize(trainer->state, graph, train->seed, program->n_threads);
     return create_executors(trainer);
@@ -142,6 +144,7 @@ mpt_status mpt_trainer_create(const mpt_program *program, const mpt_trainer_opti
     trainer->program = program;
     trainer->comm = mpt_comm_self();
     trainer->announced = -1;
+    trainer->bad = (mpt_bad_step){.step = -1, .param = -1};
     trainer->counted = -1;
     trainer->saved_at = trainer->told_at = -1;
     trainer->last_eval = NAN;
@@ -176,18 +179,23 @@ enum { MOST_SKIPS_AT_END = 2 };
 
 /* Whether a run that trained some steps has gone wrong all the same. Steps that a dynamic loss
  * scale may cure do not count: it finds its place with them. */
+static bool has_diverged(const mpt_trainer *trainer) {
+    return trainer->skips_in_a_row > MOST_SKIPS_AT_END ||
+           trainer->lost > trainer->attempted / 2;
+}
+
 static mpt_status check_skips(const mpt_trainer *trainer) {
     mpt_status status;
+    if (!has_diverged(trainer))
+        return MPT_OK;
     if (trainer->skips_in_a_row > MOST_SKIPS_AT_END)
         status = MPT_FAIL(trainer->ctx, MPT_STOPPED, MPT_NOWHERE,
                           "the last %d steps were skipped: training has diverged",
                           trainer->skips_in_a_row);
-    else if (trainer->lost > trainer->attempted / 2)
+    else
         status = MPT_FAIL(trainer->ctx, MPT_STOPPED, MPT_NOWHERE,
                           "%lld of %lld steps were skipped: training has diverged",
                           (long long)trainer->lost, (long long)trainer->attempted);
-    else
-        return MPT_OK;
     mpt_hint(trainer->ctx, "the metrics name the first bad tensor of each: keep its layer in a "
                            "wider format, or lower the learning rate");
     return status;
@@ -196,13 +204,15 @@ static mpt_status check_skips(const mpt_trainer *trainer) {
 mpt_status mpt_trainer_finish(mpt_trainer *trainer) {
     mpt_metrics_line line;
     MPT_REQUIRE_OBJECT(trainer);
+    bool untrained = trainer->attempted > 0 && trainer->applied == 0;
+    if (untrained || has_diverged(trainer))
+        MPT_TRY(mpt_trainer_diagnose_end(trainer));
     mpt_metrics_begin(&line, "done");
     mpt_metrics_integer(&line, "step", trainer->attempted);
     mpt_metrics_integer(&line, "tokens", (int64_t)trainer->tokens_seen);
     mpt_metrics_integer(&line, "applied", trainer->applied);
-    mpt_metrics_integer(&line, "skipped", trainer->attempted - trainer->applied);
+    mpt_metrics_integer(&line, "skipped", trainer->watch.counts.skipped);
     mpt_metrics_number(&line, "eval_loss", trainer->last_eval);
     MPT_TRY(mpt_metrics_end(&line, trainer->ctx, trainer->metrics, trainer->metrics_ud));
-    bool untrained = trainer->attempted > 0 && trainer->applied == 0;
     return untrained ? fail_untrained(trainer) : check_skips(trainer);
 }

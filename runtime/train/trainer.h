@@ -1,5 +1,6 @@
 /* The trainer's inside, shared by trainer.c (its life), trainer_step.c (a step), skip.c and
- * eval.c (validation). */
+ * spike.c (steps that are left out), diagnosis.c (the end of a run that gives up) and eval.c
+ * (validation). */
 #ifndef MPT_TRAIN_TRAINER_H
 #define MPT_TRAIN_TRAINER_H
 
@@ -8,15 +9,12 @@
 #include "comm/comm.h"
 #include "kernels/quantize.h"
 #include "runtime/pipeline.h"
+#include "train/diagnosis.h"
 #include "train/inject.h"
 #include "train/loss_scale.h"
 #include "train/metrics.h"
 #include "train/state.h"
-
-/* After so many skipped steps in a row nothing will cure itself, and training stops. A step
- * does not count where its loss was finite and a dynamic loss scale can still fall: there are
- * only so many of those before it is at its floor. */
-enum { MPT_MAX_SKIPS = 20 };
+#include "train/watch.h"
 
 enum { MPT_CHECKPOINTS_PATH = 4000 }; /* bytes of the path of their folder */
 
@@ -41,10 +39,16 @@ struct mpt_trainer {
      * phases and stochastic streams go by it. Applied: steps that changed weights; the learning
      * rate and Adam's bias correction go by it. */
     int64_t data, attempted, applied;
+    int64_t drawn; /* the batch of the last step, in the data counter; -1: the host's tokens */
     mpt_scaler scaler;
     mpt_faults faults;  /* that the host asked for */
-    int skips_in_a_row; /* but those that a lower loss scale may cure */
+    int skips_in_a_row; /* but those that a lower loss scale may cure: there are only so many of
+                           these before it is at its floor */
     int64_t lost;       /* skipped steps of that kind, in all */
+    mpt_watch_state watch;
+    mpt_range range;
+    mpt_bad_step bad;
+    mpt_diagnosis diagnosis;
     double tokens_seen;
     double last_eval;          /* NAN before the first */
     char *checkpoints;         /* their folder; NULL: there are none */
@@ -62,9 +66,40 @@ struct mpt_trainer {
  * are means over the targets of the whole step, however they are spread over micro-batches. */
 mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out);
 
-/* Counts a skipped step and names its fault, in the gradient of this parameter; stops where it
- * is the last of too many. */
+/* Names the fault of a step that was skipped for the gradient of this parameter, and counts it;
+ * stops where it is the last of too many. */
 mpt_status mpt_trainer_skip(mpt_trainer *trainer, const mpt_step_result *r, int param);
+
+/* Keeps what a diagnosis may need of a skipped step; param -1: it was skipped for a spike. */
+void mpt_trainer_note_skip(mpt_trainer *trainer, const mpt_step_result *r, int param);
+
+/* Counts a skipped step that no lower loss scale cures; stops where it is the last of too many.
+ */
+mpt_status mpt_trainer_count_skip(mpt_trainer *trainer, const mpt_step_result *r);
+
+/* What comes of the verdict over a step with finite gradients, which has run: events, and where
+ * it says so a rollback; and the step's numbers into the window, where it was applied. */
+mpt_status mpt_trainer_settle_spike(mpt_trainer *trainer, const mpt_step_result *r,
+                                    const mpt_watch_verdict *verdict);
+
+/* Looks at the values of the step to come, where it is one of those that are looked at; and says
+ * afterwards which of them came near the end of their range. */
+void mpt_trainer_start_range(mpt_trainer *trainer);
+mpt_status mpt_trainer_end_range(mpt_trainer *trainer, int64_t step);
+
+/* Whether the last step was good: no checkpoint is due before that, and none makes way for one
+ * that was asked for all the same. */
+bool mpt_trainer_is_sound(const mpt_trainer *trainer);
+
+/* Ends training: looks for the first bad tensor of the step, which runs once more, and says in
+ * the metrics and in the error what was found. Gives MPT_STOPPED. Weights, moments, histories
+ * and counters stay. */
+mpt_status mpt_trainer_give_up(mpt_trainer *trainer, const mpt_step_result *r,
+                               mpt_stop_reason reason);
+
+/* The same at the end of a run, from what is known of the last skipped step; the error is the
+ * caller's. */
+mpt_status mpt_trainer_diagnose_end(mpt_trainer *trainer);
 
 /* Says which faults the step to come gets, in the log and in the metrics. */
 mpt_status mpt_trainer_announce_faults(const mpt_trainer *trainer);

@@ -234,16 +234,37 @@ static void start_counts(mpt_trainer *trainer, mpt_run_env *env) {
     env->counts = trainer->counts;
 }
 
-/* UPDATE, and what it found. Gives the parameter whose gradient was bad, or -1. */
-static int run_update(mpt_trainer *trainer, const mpt_run_env *env, mpt_step_result *r) {
-    const mpt_graph *graph = mpt_trainer_graph(trainer);
-    mpt_executor *executor = trainer->executors[trainer->phase];
-    mpt_executor_run(executor, MPT_PASS_UPDATE, env);
-    r->grad_norm = (double)*(const float *)mpt_executor_tensor(executor, graph->norm)->data;
-    int32_t bad = *(const int32_t *)mpt_executor_tensor(executor, graph->finite)->data;
-    int param = bad < 0 ? -1 : param_of_row(graph, bad);
-    r->skipped = bad >= 0;
+/* The first step of UPDATE that moves anything: all before it only measure. */
+static int first_moving(const mpt_phase_program *program) {
+    int step = program->segment[MPT_PASS_UPDATE];
+    while (program->graph->nodes[program->steps[step].node].op != MPT_OP_clip_factor)
+        step++;
+    return step + 1;
+}
+
+/* UPDATE in two parts, since what is watched for is known in the middle of it. A step that is
+ * left out for a spike runs the same steps as any other; its factor on the gradients becomes
+ * NaN, as it is where a gradient is not finite, and by that the optimizer knows. Gives the
+ * parameter whose gradient was bad, or -1. */
+static int run_update(mpt_trainer *trainer, const mpt_run_env *env, mpt_step_result *r,
+                          mpt_watch_verdict *out_verdict) {
+    mpt_runner runner = mpt_trainer_runner(trainer, false);
+    const int *segment = runner.program->segment;
+    int middle = first_moving(runner.program);
+    const mpt_node *clip = &runner.graph->nodes[runner.program->steps[middle - 1].node];
+    mpt_executor_run_range(runner.executor, segment[MPT_PASS_UPDATE], middle, env);
+    mpt_value_id norm = runner.graph->norm, finite = runner.graph->finite;
+    r->grad_norm = (double)*(const float *)mpt_executor_tensor(runner.executor, norm)->data;
+    int32_t bad = *(const int32_t *)mpt_executor_tensor(runner.executor, finite)->data;
+    if (bad < 0)
+        *out_verdict = mpt_watch_judge(&trainer->watch, r->loss, r->grad_norm);
+    r->spike = out_verdict->action != MPT_SPIKE_OFF;
+    r->skipped = bad >= 0 || out_verdict->action >= MPT_SPIKE_SKIP;
     if (r->skipped)
+        *(float *)mpt_executor_tensor(runner.executor, clip->out[0])->data = NAN;
+    mpt_executor_run_range(runner.executor, middle, segment[MPT_PASS_UPDATE + 1], env);
+    int param = bad < 0 ? -1 : param_of_row(runner.graph, bad);
+    if (param >= 0)
         look_at_bad(trainer, param, r);
     return param;
 }
@@ -256,11 +277,31 @@ static mpt_status pass_empty(mpt_trainer *trainer, mpt_step_result *r) {
     r->loss = r->grad_norm = (double)NAN;
     r->skipped = true;
     r->empty_microbatches = train->batch / graph->batch;
+    trainer->watch.counts.skipped++;
     MPT_TRY(write_step(trainer, r));
     mpt_log(trainer->ctx, MPT_LOG_WARNING,
             "step %lld skipped: all its targets are masked, so it has no loss",
             (long long)r->step);
     return MPT_OK;
+}
+
+/* What follows from a step for those to come. */
+static mpt_status end_step(mpt_trainer *trainer, const mpt_step_result *r, int param,
+                           const mpt_watch_verdict *verdict) {
+    mpt_status status;
+    if (param >= 0) {
+        status = mpt_trainer_skip(trainer, r, param);
+    } else {
+        if (!r->skipped)
+            trainer->skips_in_a_row = 0;
+        mpt_scaler_update(&trainer->scaler, &trainer->program->recipe->loss_scale, false);
+        status = mpt_trainer_settle_spike(trainer, r, verdict);
+    }
+    mpt_watch_scale(&trainer->watch, trainer->attempted, trainer->scaler.loss_scale);
+    int64_t every = trainer->program->train.checkpoint.every;
+    if (every > 0 && trainer->attempted % every == 0 && !mpt_trainer_is_sound(trainer))
+        trainer->watch.counts.checkpoint_due = 1;
+    return status;
 }
 
 mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out) {
@@ -269,6 +310,7 @@ mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out) {
     const mpt_graph *graph = mpt_trainer_graph(trainer);
     mpt_executor *executor = trainer->executors[trainer->phase];
     mpt_run_env env = mpt_trainer_env(trainer);
+    mpt_watch_verdict verdict = {.action = MPT_SPIKE_OFF};
     mpt_step_result r = {.step = trainer->attempted, .loss_scale = trainer->scaler.loss_scale};
     r.phase = trainer->program->phases[trainer->phase]->phase;
     r.lr = (double)env.lr;
@@ -283,26 +325,26 @@ mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out) {
     }
     MPT_TRY(mpt_trainer_announce_faults(trainer));
     mpt_faults_weights(&trainer->faults, r.step, trainer->state);
+    mpt_trainer_start_range(trainer);
     mpt_executor_run(executor, MPT_PASS_PREPARE, &env);
     r.loss = run_micro_batches(trainer, &env, &r.empty_microbatches);
     mpt_faults_restore(&trainer->faults, r.step, trainer->state);
     mpt_faults_gradients(&trainer->faults, r.step, graph, trainer->state, r.loss_scale);
-    int param = run_update(trainer, &env, &r);
+    int param = run_update(trainer, &env, &r, &verdict);
     trainer->attempted++;
     trainer->applied += !r.skipped;
+    trainer->watch.counts.skipped += r.skipped;
     *out = r;
+    MPT_TRY(mpt_trainer_end_range(trainer, r.step));
     MPT_TRY(write_step(trainer, &r));
-    if (r.skipped)
-        return mpt_trainer_skip(trainer, &r, param);
-    trainer->skips_in_a_row = 0;
-    mpt_scaler_update(&trainer->scaler, &trainer->program->recipe->loss_scale, false);
-    return MPT_OK;
+    return end_step(trainer, &r, param, &verdict);
 }
 
 mpt_status mpt_trainer_step(mpt_trainer *trainer, const int32_t *tokens, mpt_step_result *out) {
     MPT_REQUIRE_OBJECT(trainer);
     MPT_REQUIRE(trainer->ctx, out);
     trainer->has_gradients = false;
+    trainer->drawn = -1;
     if (!tokens && mpt_trainer_graph(trainer)->own_tokens)
         return MPT_FAIL(trainer->ctx, MPT_INVALID, MPT_NOWHERE,
                         "%s: tokens is NULL, and the program was compiled with own_tokens",
@@ -311,7 +353,7 @@ mpt_status mpt_trainer_step(mpt_trainer *trainer, const int32_t *tokens, mpt_ste
         MPT_TRY(take_batch(trainer, tokens));
     } else {
         draw_batch(trainer);
-        trainer->data++;
+        trainer->drawn = trainer->data++;
     }
     return mpt_trainer_step_batch(trainer, out);
 }

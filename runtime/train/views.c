@@ -68,3 +68,15 @@ bool mpt_trainer_operand(const mpt_trainer *trainer, int index, mpt_operand_view
                               .sqnr = mpt_quantize_sqnr(c)};
     return true;
 }
+
+bool mpt_trainer_watch(const mpt_trainer *trainer, mpt_watch_view *out) {
+    if (!trainer || !out)
+        return false;
+    const mpt_watch_counts *counts = &trainer->watch.counts;
+    *out = (mpt_watch_view){.skipped = counts->skipped,
+                            .spikes = counts->spikes,
+                            .left_out = counts->skips,
+                            .rollbacks = counts->rollbacks,
+                            .near_end = trainer->range.n};
+    return true;
+}
