@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static mpt_exit machine_fault(const char *what, const char *path) {
+mpt_exit mpt_folder_fault(const char *what, const char *path) {
     fprintf(stderr,
             "mptrun: %s: %s: %s; check space and permissions, or choose another --out\n", path,
             what, strerror(errno));
@@ -29,7 +29,7 @@ mpt_exit mpt_folder_check(const char *out) {
     }
     DIR *dir = opendir(out);
     if (!dir)
-        return machine_fault("cannot read the folder", out);
+        return mpt_folder_fault("cannot read the folder", out);
     while ((entry = readdir(dir)))
         entries += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
     closedir(dir);
@@ -74,16 +74,18 @@ mpt_exit mpt_folder_create(mpt_folder *folder, const char *out, const char *reci
     *folder = (mpt_folder){.metrics = NULL};
     if (out && strlen(out) >= sizeof folder->path - 32) {
         errno = ENAMETOOLONG;
-        return machine_fault("cannot make the run folder", out);
+        return mpt_folder_fault("cannot make the run folder", out);
     }
     if (out) {
         snprintf(folder->path, sizeof folder->path, "%s", out);
         if (!make_folders(out) && errno != EEXIST)
-            return machine_fault("cannot make the run folder", out);
+            return mpt_folder_fault("cannot make the run folder", out);
     } else if (!make_next(folder, recipe_name)) {
-        return machine_fault("cannot make the run folder", folder->path);
+        return mpt_folder_fault("cannot make the run folder", folder->path);
     }
     mpt_exit opened = mpt_folder_open(folder, "metrics.jsonl", &folder->metrics);
+    if (opened == MPT_EXIT_DONE && !mpt_folder_lock(folder))
+        opened = MPT_EXIT_WRONG;
     if (opened == MPT_EXIT_DONE)
         opened = mpt_folder_open(folder, "telemetry.jsonl", &folder->telemetry);
     if (opened == MPT_EXIT_DONE)
@@ -98,7 +100,7 @@ mpt_exit mpt_folder_open(mpt_folder *folder, const char *name, FILE **out) {
     if (*out)
         return MPT_EXIT_DONE;
     if (errno != EEXIST)
-        return machine_fault("cannot open it for writing", path);
+        return mpt_folder_fault("cannot open it for writing", path);
     fprintf(stderr,
             "mptrun: --out: %s is there already: another run has taken the folder; name a new "
             "one\n",
@@ -111,7 +113,7 @@ static bool write_failed(mpt_folder *folder, const char *name) {
     char path[MPT_FOLDER_PATH + 32];
     snprintf(path, sizeof path, "%s/%s", folder->path, name);
     if (!folder->failed)
-        (void)machine_fault("cannot write", path);
+        (void)mpt_folder_fault("cannot write", path);
     folder->failed = true;
     return false;
 }
@@ -131,11 +133,11 @@ mpt_exit mpt_folder_copy(mpt_folder *folder, const char *name, const char *text,
     char *slash = n > 0 && n < (int)sizeof path - 32 ? strrchr(path, '/') : NULL;
     if (!slash) {
         errno = ENAMETOOLONG;
-        return machine_fault("cannot copy what the recipe required", name);
+        return mpt_folder_fault("cannot copy what the recipe required", name);
     }
     *slash = 0;
     if (!make_folders(path) && errno != EEXIST)
-        return machine_fault("cannot make the folder", path);
+        return mpt_folder_fault("cannot make the folder", path);
     mpt_exit opened = mpt_folder_open(folder, name, &file);
     if (opened != MPT_EXIT_DONE)
         return opened;
@@ -186,7 +188,7 @@ static void end_lines(mpt_folder *folder, FILE *file, const char *name, int64_t 
     mpt_folder_close(folder, file, name);
     snprintf(path, sizeof path, "%s/%s", folder->path, name);
     if (folder->failed && truncate(path, (off_t)whole) != 0)
-        (void)machine_fault("its last line is torn, and cannot be cut off", path);
+        (void)mpt_folder_fault("its last line is torn, and cannot be cut off", path);
 }
 
 mpt_exit mpt_folder_end(mpt_folder *folder) {

@@ -8,7 +8,10 @@
  *   timing.jsonl   step times, which differ from run to run
  *   events.out.tfevents.*   the numbers of both for TensorBoard
  *   report.html    all of it as one page, made when the run ends
- *   checkpoints/step-N/   the state after so many steps: weights as model.safetensors */
+ *   checkpoints/step-N/   the state after so many steps: mpt/checkpoint.h
+ *
+ * recipe.lua is written as the last of the files that describe the run: a folder that has one
+ * is a run's. The process that trains holds a lock on metrics.jsonl. */
 #ifndef MPT_CLI_FOLDER_H
 #define MPT_CLI_FOLDER_H
 
@@ -42,6 +45,25 @@ mpt_exit mpt_folder_open(mpt_folder *folder, const char *name, FILE **out);
 /* Writes a file whose name may lead through folders, which are made. */
 mpt_exit mpt_folder_copy(mpt_folder *folder, const char *name, const char *text, size_t length);
 
+/* A file that gets its name when it is whole and on the disk: opened under another, then named.
+ * It may be there already. */
+mpt_exit mpt_folder_begin(mpt_folder *folder, const char *name, FILE **out);
+mpt_exit mpt_folder_name(mpt_folder *folder, const char *name, FILE *file);
+
+/* Takes the folder of a run that was ended, for this process alone. MPT_EXIT_WRONG where it is
+ * none, or where another process has it; the reason is on stderr. */
+mpt_exit mpt_folder_take(mpt_folder *folder, const char *path);
+
+/* Whether the metrics of a folder that was taken end a run behind their first `bytes` bytes. */
+bool mpt_folder_has_ended(const mpt_folder *folder, int64_t bytes);
+
+/* Cuts what was written after `step` steps and `bytes` bytes of metrics, and goes on behind it.
+ * *out_lost counts the bytes of metrics that should be there and are not. */
+mpt_exit mpt_folder_go_on(mpt_folder *folder, int64_t step, int64_t bytes, int64_t *out_lost);
+
+/* Puts the metrics on the disk, before a checkpoint that counts on them. */
+bool mpt_folder_sync(mpt_folder *folder);
+
 /* Closes a file; false with the reason on stderr where what was written did not arrive. */
 bool mpt_folder_close(mpt_folder *folder, FILE *file, const char *name);
 
@@ -51,6 +73,15 @@ bool mpt_folder_telemetry(void *ud, const char *text, size_t length);
 
 /* One line into timing.jsonl. */
 bool mpt_folder_timing(mpt_folder *folder, int64_t step, double seconds, double tokens);
+
+/* ---- for the files of the folder itself ---- */
+
+/* Says what the system has refused; MPT_EXIT_MACHINE. */
+mpt_exit mpt_folder_fault(const char *what, const char *path);
+
+/* Takes the lock on the metrics, which are open; false, with the reason on stderr, where
+ * another process has it. */
+bool mpt_folder_lock(const mpt_folder *folder);
 
 /* Closes the files that are open; after a failed write, cuts them back to whole lines. */
 mpt_exit mpt_folder_end(mpt_folder *folder);

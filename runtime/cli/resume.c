@@ -1,9 +1,183 @@
-/* `mptrun resume RUN`: goes on from the newest whole checkpoint. */
+/* `mptrun resume RUN`: goes on from the newest whole checkpoint, in the run's own folder. What
+ * it ends with is what the run would have ended with, byte for byte, unless the command line
+ * changes the recipe. */
 #include "cli/resume.h"
 
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/run.h"
+#include "cli/sample.h"
+#include "cli/training.h"
+#include "mpt/checkpoint.h"
+
+typedef struct resuming {
+    mpt_training run;
+    mpt_options options; /* those of the run, and over them those of the command line */
+    mpt_past_run past;
+    bool has_checkpoint; /* else it was ended before its first one */
+    mpt_checkpoint_info from;
+} resuming;
+
+/* ---- what the run was ---- */
+
+static mpt_exit check_folder(const char *path) {
+    struct stat there;
+    if (stat(path, &there) == 0 && S_ISDIR(there.st_mode))
+        return MPT_EXIT_DONE;
+    fprintf(stderr,
+            "mptrun: %s: no such folder; name the folder of a run, such as runs/NAME-1\n",
+            path);
+    return MPT_EXIT_WRONG;
+}
+
+/* A later value of a path stands in place of the earlier one. */
+static mpt_exit add_set(mpt_options *options, const mpt_set *set) {
+    for (int i = 0; i < options->n_sets; i++)
+        if (strcmp(options->sets[i].path, set->path) == 0) {
+            options->sets[i].value = set->value;
+            return MPT_EXIT_DONE;
+        }
+    if (options->n_sets == MPT_CLI_SETS) {
+        fprintf(stderr, "mptrun: --set: more than %d with those of the run\n", MPT_CLI_SETS);
+        return MPT_EXIT_USAGE;
+    }
+    options->sets[options->n_sets++] = *set;
+    return MPT_EXIT_DONE;
+}
+
+static mpt_exit merge(resuming *r, const mpt_options *said) {
+    mpt_exit result = MPT_EXIT_DONE;
+    r->options = *said;
+    r->options.n_sets = 0;
+    for (int i = 0; i < r->past.n_sets; i++)
+        (void)add_set(&r->options, &r->past.sets[i]);
+    for (int i = 0; i < said->n_sets && result == MPT_EXIT_DONE; i++)
+        result = add_set(&r->options, &said->sets[i]);
+    if (!said->data)
+        r->options.data = r->past.data;
+    if (said->device == MPT_DEVICE_AUTO)
+        r->options.device = r->past.device;
+    if (said->device == MPT_DEVICE_AUTO && r->has_checkpoint) /* what AUTO was then */
+        r->options.device =
+            strcmp(r->from.device, "ref") == 0 ? MPT_DEVICE_REF : MPT_DEVICE_CPU;
+    r->options.model = r->past.model;
+    r->options.n_inject = r->past.n_inject;
+    memcpy(r->options.inject, r->past.inject, sizeof r->past.inject);
+    /* A run that has taken steps has its weights from its checkpoint. */
+    if (!r->has_checkpoint || r->from.step == 0)
+        r->options.weights = r->past.given;
+    return result;
+}
+
+static mpt_exit find_checkpoint(resuming *r) {
+    char folder[MPT_FOLDER_PATH + 16];
+    snprintf(folder, sizeof folder, "%s/checkpoints", r->run.folder.path);
+    mpt_status status = mpt_checkpoint_find(r->run.ctx, folder, &r->from);
+    r->has_checkpoint = status == MPT_OK;
+    if (status == MPT_OK || status == MPT_NOT_FOUND)
+        return MPT_EXIT_DONE;
+    return mpt_cli_fail(r->run.ctx, status);
+}
+
+static mpt_exit read_run(resuming *r, const mpt_options *said) {
+    const char *path = said->words[0];
+    mpt_exit result = check_folder(path);
+    if (result == MPT_EXIT_DONE)
+        result = mpt_past_run_read(&r->past, path);
+    if (result == MPT_EXIT_DONE)
+        result = mpt_folder_take(&r->run.folder, path);
+    if (result == MPT_EXIT_DONE)
+        result = find_checkpoint(r);
+    return result == MPT_EXIT_DONE ? merge(r, said) : result;
+}
+
+static mpt_exit compile(resuming *r) {
+    mpt_training *run = &r->run;
+    mpt_status status = mpt_cli_load(run->ctx, &r->options, r->past.recipe, &run->recipe);
+    if (status == MPT_OK)
+        status = mpt_cli_compile(run->recipe, &r->options, MPT_MODEL_AUTO, &run->program);
+    if (status != MPT_OK)
+        return mpt_cli_fail(run->ctx, status);
+    run->info = mpt_program_get_info(run->program);
+    return MPT_EXIT_DONE;
+}
+
+static bool has_ended(const resuming *r) {
+    return r->has_checkpoint && r->from.step >= r->run.info.steps &&
+           mpt_folder_has_ended(&r->run.folder, r->from.metrics_bytes);
+}
+
+/* ---- going on ---- */
+
+static mpt_exit load(resuming *r) {
+    mpt_load_checkpoint_options options = MPT_LOAD_CHECKPOINT_OPTIONS_INIT;
+    options.allow_recipe_change = r->options.allow_recipe_change;
+    mpt_exit result = mpt_training_create(&r->run);
+    if (result != MPT_EXIT_DONE || !r->has_checkpoint)
+        return result;
+    mpt_status status = mpt_trainer_load_checkpoint(r->run.trainer, r->from.path, &options);
+    return status == MPT_OK ? MPT_EXIT_DONE : mpt_cli_fail(r->run.ctx, status);
+}
+
+/* From here on the folder is changed. What the command line says is part of the run now, so the
+ * next resume finds it there. */
+static mpt_exit open_folder(resuming *r, const mpt_options *said) {
+    int64_t lost = 0, step = r->has_checkpoint ? r->from.step : 0;
+    int64_t bytes = r->has_checkpoint ? r->from.metrics_bytes : 0;
+    mpt_exit result = MPT_EXIT_DONE;
+    if (said->n_sets > 0 || said->data || said->device != MPT_DEVICE_AUTO)
+        result = mpt_training_describe(&r->run);
+    if (result == MPT_EXIT_DONE)
+        result = mpt_folder_go_on(&r->run.folder, step, bytes, &lost);
+    if (lost > 0)
+        mpt_progress_note(
+            r->run.progress,
+            "mptrun: warning: %s/metrics.jsonl lacks its last %lld bytes before the "
+            "checkpoint; it goes on without them",
+            r->run.folder.path, (long long)lost);
+    r->run.first = step;
+    r->run.last.step = step - 1;
+    r->run.last.tokens = r->has_checkpoint ? (double)r->from.tokens : 0;
+    if (result == MPT_EXIT_DONE && !said->quiet)
+        mpt_progress_note(r->run.progress, "mptrun: %s goes on after step %lld of %lld",
+                          r->run.folder.path, (long long)step, (long long)r->run.info.steps);
+    return result;
+}
+
+static mpt_exit resume(resuming *r, const mpt_options *said) {
+    mpt_exit result = read_run(r, said);
+    if (result == MPT_EXIT_DONE)
+        result = compile(r);
+    if (result == MPT_EXIT_DONE && has_ended(r)) {
+        printf("%s has ended: %lld of %lld steps are done\n", r->run.folder.path,
+               (long long)r->from.step, (long long)r->run.info.steps);
+        return MPT_EXIT_DONE;
+    }
+    if (result == MPT_EXIT_DONE)
+        result = load(r);
+    if (result == MPT_EXIT_DONE)
+        result = open_folder(r, said);
+    return result == MPT_EXIT_DONE ? mpt_training_go(&r->run) : result;
+}
+
 mpt_exit mpt_cli_resume(mpt_ctx *ctx, const mpt_options *options, mpt_progress *progress) {
-    (void)ctx;
-    (void)options;
-    (void)progress;
-    return MPT_EXIT_USAGE;
+    mpt_signals signals;
+    resuming *r = calloc(1, sizeof *r);
+    if (!r) {
+        fprintf(stderr, "mptrun: out of memory\n");
+        return MPT_EXIT_MACHINE;
+    }
+    r->run = (mpt_training){
+        .ctx = ctx, .options = &r->options, .progress = progress, .signals = &signals};
+    mpt_signals_begin(&signals, "step");
+    mpt_exit result = resume(r, options);
+    mpt_signals_end(&signals);
+    mpt_exit closed = mpt_training_end(&r->run);
+    mpt_program_destroy(r->run.program);
+    mpt_recipe_destroy(r->run.recipe);
+    free(r->past.text);
+    free(r);
+    return result != MPT_EXIT_DONE ? result : closed;
 }

@@ -56,6 +56,12 @@ static void take_option(mpt_past_run *past, char *line) {
         past->data = value;
     } else if (strcmp(line, "model") == 0) {
         past->model = strcmp(value, "proxy") == 0 ? MPT_MODEL_PROXY : MPT_MODEL_FULL;
+    } else if (strcmp(line, "device") == 0) {
+        past->device = strcmp(value, "ref") == 0 ? MPT_DEVICE_REF : MPT_DEVICE_CPU;
+    } else if (strcmp(line, "weights") == 0) {
+        past->given = value;
+    } else if (strcmp(line, "inject") == 0 && past->n_inject < MPT_CLI_FAULTS) {
+        past->inject[past->n_inject++] = value;
     }
 }
 
@@ -107,7 +113,7 @@ static void find_weights(mpt_past_run *past, const char *folder) {
 
 mpt_exit mpt_past_run_read(mpt_past_run *past, const char *folder) {
     *past = (mpt_past_run){.model = -1};
-    if (strlen(folder) > MPT_FOLDER_PATH)
+    if (strlen(folder) >= MPT_FOLDER_PATH - 64)
         return fail(folder, "the path is too long");
     snprintf(past->recipe, sizeof past->recipe, "%s/recipe.lua", folder);
     mpt_exit result = read_text(past);

@@ -15,8 +15,12 @@ typedef struct mpt_past_run {
     char *text;         /* of recipe.lua, cut into the texts below; freed by the caller */
     int n_sets;
     mpt_set sets[MPT_CLI_SETS];
-    const char *data; /* NULL: the recipe's own */
-    int model;        /* mpt_model_choice, or -1: not said */
+    const char *data;  /* NULL: the recipe's own */
+    const char *given; /* weights that the run began with; NULL: none */
+    int n_inject;
+    const char *inject[MPT_CLI_FAULTS];
+    int model;  /* mpt_model_choice, or -1: not said */
+    int device; /* mpt_device */
 } mpt_past_run;
 
 /* Reads a run folder. MPT_EXIT_WRONG or MPT_EXIT_MACHINE, with the reason on stderr. */

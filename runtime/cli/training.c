@@ -5,37 +5,53 @@
 #include <math.h>
 #include <string.h>
 
+#include "mpt/checkpoint.h"
+
 /* ---- the run folder ---- */
 
 static bool write_file(void *ud, const char *text, size_t length) {
     return fwrite(text, 1, length, (FILE *)ud) == length;
 }
 
+/* The recipe's text, without the options of a run that it may have been copied from. */
+static void write_text(const char *text, FILE *file) {
+    const char *end = NULL;
+    for (const char *at = text; at && (at = strstr(at, MPT_FOLDER_AS_RUN)) != NULL; at++)
+        end = at;
+    if (text)
+        fwrite(text, 1, end ? (size_t)(end - text) : strlen(text), file);
+}
+
+static void write_options(const mpt_training *r, FILE *file) {
+    const mpt_options *o = r->options;
+    bool chosen = o->model >= 0 || r->info.proxy || *r->info.why;
+    if (o->n_sets > 0 || o->data || o->weights || o->n_inject > 0 || chosen ||
+        o->device != MPT_DEVICE_AUTO)
+        fputs(MPT_FOLDER_AS_RUN, file);
+    for (int i = 0; i < o->n_sets; i++)
+        fprintf(file, "--   --set %s=%s\n", o->sets[i].path, o->sets[i].value);
+    if (o->data)
+        fprintf(file, "--   --data %s\n", o->data);
+    if (chosen)
+        fprintf(file, "--   --model %s\n", r->info.proxy ? "proxy" : "full");
+    if (o->device != MPT_DEVICE_AUTO)
+        fprintf(file, "--   --device %s\n", o->device == MPT_DEVICE_REF ? "ref" : "cpu");
+    if (o->weights)
+        fprintf(file, "--   --weights %s\n", o->weights);
+    for (int i = 0; i < o->n_inject; i++)
+        fprintf(file, "--   --inject %s\n", o->inject[i]);
+}
+
 /* recipe.lua as run: the text, and the command line's changes as comments after it, where they
  * move no line number. */
 static mpt_exit write_recipe(mpt_training *r) {
     FILE *file;
-    const char *text = mpt_recipe_source(r->recipe);
-    mpt_exit opened = mpt_folder_open(&r->folder, "recipe.lua", &file);
+    mpt_exit opened = mpt_folder_begin(&r->folder, "recipe.lua", &file);
     if (opened != MPT_EXIT_DONE)
         return opened;
-    fputs(text ? text : "", file);
-    bool chosen = r->options->model >= 0 || r->info.proxy || *r->info.why;
-    if (r->options->n_sets > 0 || r->options->data || r->options->weights ||
-        r->options->n_inject > 0 || chosen)
-        fputs(MPT_FOLDER_AS_RUN, file);
-    for (int i = 0; i < r->options->n_sets; i++)
-        fprintf(file, "--   --set %s=%s\n", r->options->sets[i].path,
-                r->options->sets[i].value);
-    if (r->options->data)
-        fprintf(file, "--   --data %s\n", r->options->data);
-    if (chosen)
-        fprintf(file, "--   --model %s\n", r->info.proxy ? "proxy" : "full");
-    if (r->options->weights)
-        fprintf(file, "--   --weights %s\n", r->options->weights);
-    for (int i = 0; i < r->options->n_inject; i++)
-        fprintf(file, "--   --inject %s\n", r->options->inject[i]);
-    return mpt_folder_close(&r->folder, file, "recipe.lua") ? MPT_EXIT_DONE : MPT_EXIT_MACHINE;
+    write_text(mpt_recipe_source(r->recipe), file);
+    write_options(r, file);
+    return mpt_folder_name(&r->folder, "recipe.lua", file);
 }
 
 /* What the recipe required goes along: in the folder it means the same for ever. */
@@ -47,22 +63,26 @@ static mpt_exit copy_files(mpt_training *r) {
     return made;
 }
 
-static mpt_exit fill_folder(mpt_training *r) {
+static mpt_exit write_plan(mpt_training *r) {
     FILE *file;
-    mpt_exit made = mpt_folder_create(&r->folder, r->options->out, r->info.recipe);
-    if (made == MPT_EXIT_DONE)
-        made = write_recipe(r);
-    if (made == MPT_EXIT_DONE)
-        made = copy_files(r);
-    if (made == MPT_EXIT_DONE)
-        made = mpt_folder_open(&r->folder, "plan.json", &file);
+    mpt_exit made = mpt_folder_begin(&r->folder, "plan.json", &file);
     if (made != MPT_EXIT_DONE)
         return made;
     mpt_status status = mpt_program_print(r->program, MPT_PRINT_JSON, NULL, write_file, file);
-    bool closed = mpt_folder_close(&r->folder, file, "plan.json");
-    if (status != MPT_OK && status != MPT_IO)
-        return mpt_cli_fail(r->ctx, status);
-    return closed && status == MPT_OK ? MPT_EXIT_DONE : MPT_EXIT_MACHINE;
+    made = mpt_folder_name(&r->folder, "plan.json", file);
+    return status != MPT_OK && status != MPT_IO ? mpt_cli_fail(r->ctx, status) : made;
+}
+
+mpt_exit mpt_training_describe(mpt_training *r) {
+    mpt_exit made = write_plan(r);
+    return made == MPT_EXIT_DONE ? write_recipe(r) : made;
+}
+
+static mpt_exit fill_folder(mpt_training *r) {
+    mpt_exit made = mpt_folder_create(&r->folder, r->options->out, r->info.recipe);
+    if (made == MPT_EXIT_DONE)
+        made = copy_files(r);
+    return made == MPT_EXIT_DONE ? mpt_training_describe(r) : made;
 }
 
 /* ---- training ---- */
@@ -79,6 +99,13 @@ static mpt_status evaluate_between(mpt_training *r) {
         mpt_progress_note(r->progress, "step %lld: validation loss %.4f", (long long)done,
                           loss);
     return status == MPT_OK ? mpt_events_eval(r->events, done, loss) : status;
+}
+
+/* Between two steps. The metrics are on the disk before a checkpoint that counts on them. */
+static mpt_status save_if_due(mpt_training *r) {
+    if (mpt_trainer_checkpoint_due(r->trainer) && !mpt_folder_sync(&r->folder))
+        return MPT_IO;
+    return mpt_trainer_checkpoint(r->trainer, false);
 }
 
 static mpt_status one_step(mpt_training *r) {
@@ -100,7 +127,8 @@ static mpt_status one_step(mpt_training *r) {
     mpt_progress_step(r->progress, &r->last, now - start, now);
     if (!mpt_folder_timing(&r->folder, r->last.step, now - start, tokens))
         return MPT_IO;
-    return evaluate_between(r);
+    status = evaluate_between(r);
+    return status == MPT_OK ? save_if_due(r) : status;
 }
 
 static mpt_status train(mpt_training *r) {
@@ -121,17 +149,20 @@ static mpt_status train(mpt_training *r) {
 
 /* ---- the result ---- */
 
-/* The weights as they are now, in a folder of their own: other state of the run may lie beside
- * them. */
-static mpt_status save_weights(mpt_training *r) {
-    char path[MPT_FOLDER_PATH + 64];
-    long long steps = r->n_done ? (long long)r->last.step + 1 : 0;
-    snprintf(path, sizeof path, "%s/checkpoints/step-%lld", r->folder.path, steps);
+static int64_t steps_done(const mpt_training *r) {
+    return r->first + r->n_done;
+}
+
+/* The state as it is now, where the last step has not saved it. */
+static mpt_status save_now(mpt_training *r) {
     r->saved = true;
-    mpt_status status = mpt_trainer_save_weights(r->trainer, path, NULL);
-    if (status == MPT_OK)
-        printf("weights in %s\n", path);
-    return status;
+    if (!mpt_folder_sync(&r->folder))
+        return MPT_IO;
+    return mpt_trainer_checkpoint(r->trainer, true);
+}
+
+static void print_saved(const mpt_training *r) {
+    printf("weights in %s/checkpoints/step-%lld\n", r->folder.path, (long long)steps_done(r));
 }
 
 /* ": 0.93 nats below the unigram entropy (4.18)"; nothing where the entropy is unknown. */
@@ -155,11 +186,25 @@ static void print_loss(const mpt_training *r, double loss) {
     printf("\n");
 }
 
+static void print_result(const mpt_training *r, double seconds, double loss) {
+    printf("%s: %s %s, %lld of %lld steps, %.0f tokens, %.1f s of training\n", r->info.recipe,
+           r->info.model, r->info.size_name, (long long)steps_done(r), (long long)r->info.steps,
+           r->last.tokens, seconds);
+    if (mpt_trainer_done(r->trainer))
+        print_loss(r, loss);
+    else if (r->n_done)
+        printf("training loss of the last step %.4f nats a token\n", r->last.loss);
+    printf("run folder %s\n", r->folder.path);
+    print_saved(r);
+}
+
+/* An early end is saved before the metrics' last line, which a run that goes on from there
+ * takes away again. */
 static mpt_status finish(mpt_training *r) {
     double loss = 0;
     double seconds = mpt_cli_seconds() - r->began;
-    mpt_status status = MPT_OK;
-    if (mpt_trainer_done(r->trainer)) {
+    mpt_status status = save_now(r);
+    if (status == MPT_OK && mpt_trainer_done(r->trainer)) {
         mpt_progress_validating(r->progress, r->info.steps);
         status = mpt_trainer_eval(r->trainer, 0, &loss);
         mpt_progress_end(r->progress);
@@ -170,19 +215,11 @@ static mpt_status finish(mpt_training *r) {
         status = mpt_trainer_finish(r->trainer);
     if (status != MPT_OK && status != MPT_STOPPED)
         return status;
-    printf("%s: %s %s, %lld of %lld steps, %.0f tokens, %.1f s of training\n", r->info.recipe,
-           r->info.model, r->info.size_name, (long long)r->n_done, (long long)r->info.steps,
-           r->n_done ? r->last.tokens : 0.0, seconds);
-    if (mpt_trainer_done(r->trainer))
-        print_loss(r, loss);
-    else if (r->n_done)
-        printf("training loss of the last step %.4f nats a token\n", r->last.loss);
-    printf("run folder %s\n", r->folder.path);
-    mpt_status saved = save_weights(r);
+    print_result(r, seconds, loss);
     if (r->stopped_by)
         mpt_progress_note(r->progress, "mptrun: stopped early, as %s asked",
                           mpt_signals_name(r->stopped_by));
-    return saved == MPT_OK ? status : saved;
+    return status;
 }
 
 /* A failed write was said where it happened; everything else is in the context. */
@@ -204,8 +241,7 @@ static mpt_exit write_report(mpt_training *r, mpt_exit so_far) {
     return so_far == MPT_EXIT_DONE ? failed : so_far;
 }
 
-/* Memory first: a run that is refused for it leaves no folder behind. */
-mpt_exit mpt_training_run(mpt_training *r) {
+mpt_exit mpt_training_create(mpt_training *r) {
     mpt_trainer_options options = MPT_TRAINER_OPTIONS_INIT;
     options.metrics = mpt_folder_metrics;
     options.metrics_ud = &r->folder;
@@ -216,23 +252,38 @@ mpt_exit mpt_training_run(mpt_training *r) {
     mpt_status status = mpt_trainer_create(r->program, &options, &r->trainer);
     if (status == MPT_OK && r->options->weights)
         status = mpt_trainer_load_weights(r->trainer, r->options->weights);
-    if (status != MPT_OK)
-        return mpt_cli_fail(r->ctx, status);
-    mpt_exit filled = fill_folder(r);
-    if (filled != MPT_EXIT_DONE)
-        return filled;
-    status = mpt_events_create(r->ctx, r->folder.path, &r->events);
+    return status == MPT_OK ? MPT_EXIT_DONE : mpt_cli_fail(r->ctx, status);
+}
+
+mpt_exit mpt_training_go(mpt_training *r) {
+    char checkpoints[MPT_FOLDER_PATH + 16];
+    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", r->folder.path);
+    mpt_status status = mpt_trainer_set_checkpoints(r->trainer, checkpoints);
+    if (status == MPT_OK)
+        status = mpt_events_create(r->ctx, r->folder.path, &r->events);
+    if (status == MPT_OK) /* the line of the checkpoint that the run goes on from */
+        status = mpt_trainer_checkpoint(r->trainer, false);
     if (status == MPT_OK)
         status = train(r);
     if (status == MPT_OK)
         status = finish(r);
     mpt_exit result = status == MPT_OK ? MPT_EXIT_DONE : fail(r, status);
     if (status == MPT_STOPPED && !r->saved) { /* why it stopped was said first */
-        mpt_status saved = save_weights(r);
-        if (saved != MPT_OK)
+        mpt_status saved = save_now(r);
+        if (saved == MPT_OK)
+            print_saved(r);
+        else
             (void)mpt_cli_fail(r->ctx, saved);
     }
-    return r->folder.failed ? result : write_report(r, result);
+    return result == MPT_EXIT_MACHINE ? result : write_report(r, result);
+}
+
+/* Memory first: a run that is refused for it leaves no folder behind. */
+mpt_exit mpt_training_run(mpt_training *r) {
+    mpt_exit made = mpt_training_create(r);
+    if (made == MPT_EXIT_DONE)
+        made = fill_folder(r);
+    return made == MPT_EXIT_DONE ? mpt_training_go(r) : made;
 }
 
 mpt_exit mpt_training_end(mpt_training *r) {

@@ -24,15 +24,23 @@ typedef struct mpt_training {
     mpt_events *events;
     mpt_folder folder;
     mpt_step_result last;
+    int64_t first;        /* steps that were taken before this process */
     int64_t n_done, most; /* steps taken, and to be taken */
     int stopped_by;       /* a signal, or 0 */
-    bool saved;           /* the weights were, or could not be */
+    bool saved;           /* the end was, or could not be */
     double began;
 } mpt_training;
 
 /* Makes trainer and folder, trains, validates, saves the weights, prints the result, writes the
  * report. */
 mpt_exit mpt_training_run(mpt_training *training);
+
+/* The same in parts, for a run that goes on in its folder: the trainer with its initial
+ * weights; plan.json and recipe.lua anew; the steps, once the folder is open and the trainer is
+ * where it should be. */
+mpt_exit mpt_training_create(mpt_training *training);
+mpt_exit mpt_training_describe(mpt_training *training);
+mpt_exit mpt_training_go(mpt_training *training);
 
 /* Frees the trainer and closes the folder's files: to be called whatever came of the run. */
 mpt_exit mpt_training_end(mpt_training *training);

@@ -117,8 +117,8 @@ void mpt_run_put_events(mpt_page *page, const mpt_run_data *data) {
                                         "checkpoint", "range", "injected"};
     static const mpt_page_column columns[] = {{"step", true}, {"event", false}, {"", false}};
     int n = data->n_events - data->of_kind[MPT_RUN_CHECKPOINT], shown = 0;
-    if (n == 0)
-        return;
+    if (n == 0 || (n == 1 && data->of_kind[MPT_RUN_PHASE] == 1))
+        return; /* every run has a phase */
     mpt_page_section(page, "What happened");
     mpt_page_begin_table(page, NULL, columns, (int)MPT_COUNT(columns));
     for (int i = 0; i < data->n_events && shown < MOST_EVENTS; i++) {

@@ -17,14 +17,46 @@ static int by_lowest(const void *left, const void *right) {
     return (x > y) - (x < y);
 }
 
-/* In the order of the telemetry, which is the model's. */
-static int by_place(const void *left, const void *right) {
-    const mpt_run_operand *const *a = left, *const *b = right;
-    return (*a > *b) - (*a < *b);
+/* The last two words of an operand's name are its slot: where the layer's own name ends. */
+static size_t layer_bytes(const char *name) {
+    const char *slot = strrchr(name, '.');
+    while (slot && slot > name && *--slot != '.')
+        ;
+    return slot ? (size_t)(slot - name) : strlen(name);
 }
 
-static mpt_status put_map(mpt_page *page, mpt_run_data *data,
-                          const mpt_run_operand *const *operands, int n) {
+static int slot_rank(const char *slot) {
+    static const char *const slots[] = {".fprop.x", ".fprop.w",  ".dgrad.dy",
+                                        ".dgrad.w", ".wgrad.dy", ".wgrad.x"};
+    int i = 0;
+    while (i < (int)MPT_COUNT(slots) && strcmp(slot, slots[i]) != 0)
+        i++;
+    return i;
+}
+
+/* An operand in the map: its layer's place among the layers, and its slot's in the layer. */
+typedef struct placed {
+    const mpt_run_operand *operand;
+    int layer, slot;
+} placed;
+
+static int by_place(const void *left, const void *right) {
+    const placed *a = left, *b = right;
+    return a->layer != b->layer ? a->layer - b->layer : a->slot - b->slot;
+}
+
+/* Layers stand in the order in which the telemetry first names them, which is the model's. */
+static int layer_of(const mpt_run_data *data, const char *name) {
+    size_t n = layer_bytes(name);
+    for (int i = 0; i < data->n_operands; i++) {
+        const char *other = data->operands[i].name;
+        if (layer_bytes(other) == n && memcmp(other, name, n) == 0)
+            return i;
+    }
+    return data->n_operands;
+}
+
+static mpt_status put_map(mpt_page *page, mpt_run_data *data, const placed *operands, int n) {
     int columns = data->telemetry_step.n;
     size_t cells = mpt_size_mul((size_t)n, (size_t)columns);
     double *values = mpt_arena_alloc(&data->arena, mpt_size_mul(cells, sizeof *values));
@@ -34,10 +66,10 @@ static mpt_status put_map(mpt_page *page, mpt_run_data *data,
     for (size_t i = 0; i < cells; i++)
         values[i] = NAN;
     for (int r = 0; r < n; r++) {
-        rows[r] = operands[r]->name;
-        for (int i = 0; i < operands[r]->sqnr.n; i++)
-            values[(size_t)r * (size_t)columns + (size_t)operands[r]->column.at[i]] =
-                operands[r]->sqnr.at[i];
+        rows[r] = operands[r].operand->name;
+        for (int i = 0; i < operands[r].operand->sqnr.n; i++)
+            values[(size_t)r * (size_t)columns + (size_t)operands[r].operand->column.at[i]] =
+                operands[r].operand->sqnr.at[i];
     }
     mpt_page_heat(page, &(mpt_heat){.title = "Signal to quantization noise by operand",
                                     .x_name = "step",
@@ -109,13 +141,15 @@ mpt_status mpt_run_put_operands(mpt_page *page, mpt_run_data *data) {
                   data->telemetry_step.n);
     if (rows < n)
         mpt_page_note(page, MPT_PAGE_PLAIN, "The %d noisiest of %d operands.", rows, n);
-    const mpt_run_operand **placed =
-        mpt_arena_alloc(&data->arena, (size_t)rows * sizeof *placed);
-    if (!placed)
+    placed *map = mpt_arena_alloc(&data->arena, (size_t)rows * sizeof *map);
+    if (!map)
         return MPT_OUT_OF_MEMORY;
-    memcpy(placed, sorted, (size_t)rows * sizeof *placed);
-    qsort(placed, (size_t)rows, sizeof *placed, by_place);
-    MPT_TRY(put_map(page, data, placed, rows));
+    for (int i = 0; i < rows; i++) {
+        const char *name = sorted[i]->name;
+        map[i] = (placed){sorted[i], layer_of(data, name), slot_rank(name + layer_bytes(name))};
+    }
+    qsort(map, (size_t)rows, sizeof *map, by_place);
+    MPT_TRY(put_map(page, data, map, rows));
     put_worst(page, sorted, n < TABLE_ROWS ? n : TABLE_ROWS);
     return MPT_OK;
 }

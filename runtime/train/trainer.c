@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "io/system.h"
+#include "mpt/checkpoint.h"
 
 /* ---- life ---- */
 
@@ -22,6 +23,7 @@ void mpt_trainer_destroy(mpt_trainer *trainer) {
     mpt_free(trainer->ctx, trainer->executors);
     mpt_free(trainer->ctx, trainer->tokens);
     mpt_free(trainer->ctx, trainer->weights);
+    mpt_free(trainer->ctx, trainer->checkpoints);
     mpt_free(trainer->ctx, trainer);
 }
 
@@ -104,6 +106,24 @@ static mpt_status create_parts(mpt_trainer *trainer) {
     return create_executors(trainer);
 }
 
+/* How long the metrics are is part of a checkpoint: they go on behind what was there by then.
+ */
+static bool count_metrics(void *ud, const char *text, size_t length) {
+    mpt_trainer *trainer = ud;
+    if (!trainer->host_metrics(trainer->host_metrics_ud, text, length))
+        return false;
+    trainer->metrics_bytes += (int64_t)length;
+    return true;
+}
+
+static mpt_status take_options(mpt_trainer *trainer, const mpt_trainer_options *o) {
+    trainer->host_metrics = o->metrics;
+    trainer->host_metrics_ud = o->metrics_ud;
+    trainer->metrics = o->metrics ? count_metrics : NULL;
+    trainer->metrics_ud = trainer;
+    return mpt_trainer_set_checkpoints(trainer, o->checkpoints);
+}
+
 mpt_status mpt_trainer_create(const mpt_program *program, const mpt_trainer_options *options,
                               mpt_trainer **out) {
     MPT_REQUIRE_OBJECT(program);
@@ -120,16 +140,17 @@ mpt_status mpt_trainer_create(const mpt_program *program, const mpt_trainer_opti
         return mpt_fail_memory(ctx, sizeof *trainer);
     trainer->ctx = ctx;
     trainer->program = program;
-    trainer->metrics = o.metrics;
-    trainer->metrics_ud = o.metrics_ud;
     trainer->telemetry = o.telemetry;
     trainer->telemetry_ud = o.telemetry_ud;
     trainer->announced = -1;
     trainer->counted = -1;
+    trainer->saved_at = trainer->told_at = -1;
     trainer->last_eval = NAN;
     trainer->scaler = mpt_scaler_start(&program->recipe->loss_scale);
-    mpt_status status = mpt_faults_read(program->phases[0]->graph, program->train.steps,
-                                        o.inject, o.n_inject, &trainer->faults);
+    mpt_status status = take_options(trainer, &o);
+    if (status == MPT_OK)
+        status = mpt_faults_read(program->phases[0]->graph, program->train.steps, o.inject,
+                                 o.n_inject, &trainer->faults);
     if (status == MPT_OK)
         status = create_parts(trainer);
     if (status != MPT_OK) {

@@ -17,13 +17,18 @@
  * only so many of those before it is at its floor. */
 enum { MPT_MAX_SKIPS = 20 };
 
+enum { MPT_CHECKPOINTS_PATH = 4000 }; /* bytes of the path of their folder */
+
 struct mpt_trainer {
     mpt_ctx *ctx;
     const mpt_program *program; /* lent */
-    mpt_write_fn metrics;
+    mpt_write_fn metrics; /* counts, and passes on to the host's; NULL where it has none */
     void *metrics_ud;
     mpt_write_fn telemetry; /* NULL: none */
     void *telemetry_ud;
+    mpt_write_fn host_metrics;
+    void *host_metrics_ud;
+    int64_t metrics_bytes; /* written so far, over all processes of the run */
     mpt_state *state;
     const char *root; /* of the checkpoint that the weights came from; NULL: from none */
     char *weights;    /* the file of that checkpoint, or NULL */
@@ -41,8 +46,11 @@ struct mpt_trainer {
     int skips_in_a_row; /* but those that a lower loss scale may cure */
     int64_t lost;       /* skipped steps of that kind, in all */
     double tokens_seen;
-    double last_eval; /* NAN before the first */
-    bool told_empty;  /* that there is nothing to validate with */
+    double last_eval;          /* NAN before the first */
+    char *checkpoints;         /* their folder; NULL: there are none */
+    bool swept;                /* what an ended run left half done there is gone */
+    int64_t saved_at, told_at; /* steps of the last one saved or read, and of its event; -1 */
+    bool told_empty;           /* that there is nothing to validate with */
     /* What the last counted step did to each operand of the phase it ran in. */
     bool has_gradients; /* mpt_trainer_forward left gradients of the loss in the state */
     bool count_next;
@@ -61,6 +69,9 @@ mpt_status mpt_trainer_skip(mpt_trainer *trainer, const mpt_step_result *r, int 
 
 /* Says which faults the step to come gets, in the log and in the metrics. */
 mpt_status mpt_trainer_announce_faults(const mpt_trainer *trainer);
+
+/* Goes on under another recipe: in the phase that is due by it, which is announced. */
+void mpt_trainer_enter_anew(mpt_trainer *trainer);
 
 /* The environment of the step to come, in the current phase. */
 mpt_run_env mpt_trainer_env(const mpt_trainer *trainer);

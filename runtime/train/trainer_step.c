@@ -172,6 +172,14 @@ static mpt_status enter_phase(mpt_trainer *trainer) {
     return mpt_metrics_end(&line, trainer->ctx, trainer->metrics, trainer->metrics_ud);
 }
 
+void mpt_trainer_enter_anew(mpt_trainer *trainer) {
+    trainer->phase = 0;
+    trainer->announced = -1;
+    for (int p = 1; p < trainer->program->n_phases; p++)
+        if (has_come(trainer, p))
+            trainer->phase = p;
+}
+
 static mpt_status write_step(const mpt_trainer *trainer, const mpt_step_result *r) {
     mpt_metrics_line line;
     mpt_metrics_begin(&line, "step");

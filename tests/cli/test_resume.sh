@@ -1,0 +1,223 @@
+#!/bin/sh
+# resume: what it goes on from, what it refuses and how it says so, and that the result is that of
+# a run that was left alone. test_resume_kills.sh kills runs at random.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+recipe small.lua
+sed -e 's/steps = 3,/steps = 12, checkpoint = { every = 5 },/' small.lua >saves.lua
+try saves.lua --out whole --quiet
+want_status 0
+want_out '^weights in whole/checkpoints/step-12$'
+[ "$(ls whole/checkpoints)" = "$(printf 'step-10\nstep-12')" ] || wrong "keep = 2 keeps two"
+[ "$(grep -c '"event":"checkpoint"' whole/metrics.jsonl)" = 3 ] || wrong "three were saved"
+
+# same FOLDER: but for its times, the folder is that of the whole run.
+same() {
+    diff -r -x timing.jsonl whole "$1" >differs || wrong "$1 is not whole: $(head -n 5 differs)"
+    [ "$(wc -l <"$1/timing.jsonl")" -eq 12 ] || wrong "a time a step in $1"
+}
+
+# back FOLDER STEP: a run as if it had been ended somewhere behind that step's checkpoint.
+back() {
+    rm -rf "$1"
+    cp -r whole "$1"
+    for step in "$1"/checkpoints/step-*; do
+        [ "${step##*-}" -le "$2" ] || rm -r "$step"
+    done
+}
+
+# ---- no run to go on with ----
+
+try resume
+want_status 2
+want_err 'which run folder'
+try resume nowhere
+want_status 1
+want_err '^mptrun: nowhere: no such folder; name the folder of a run, such as runs/NAME-1$'
+try resume saves.lua
+want_status 1
+want_err 'saves.lua: no such folder'
+mkdir empty
+try resume empty
+want_status 1
+want_err 'empty/recipe.lua: no such file: a run folder has the recipe that was run'
+cp saves.lua empty/recipe.lua
+try resume empty
+want_status 1
+want_err '^mptrun: empty: has no metrics.jsonl, so it is no folder of a run$'
+rm -r empty
+
+# ---- done, or not begun ----
+
+try resume whole
+want_status 0
+want_out '^whole has ended: 12 of 12 steps are done$'
+want_no_err
+same whole
+back fresh 0
+try resume fresh --quiet
+want_status 0
+same fresh
+# The last checkpoint was written, but not the end of the metrics: the validation is done again.
+back late 12
+sed -i '/"event":"eval"/d; /"event":"done"/d' late/metrics.jsonl
+try resume late
+want_status 0
+want_err 'late goes on after step 12 of 12'
+same late
+
+# ---- from a checkpoint, with what an ended run leaves behind ----
+
+back going 10
+mkdir going/checkpoints/step-12.part going/checkpoints/step-5.old
+touch going/checkpoints/step-12.part/model.safetensors going/checkpoints/step-5.old/x
+printf '{"event":"step","st' >>going/metrics.jsonl
+printf '{"step":1' >>going/timing.jsonl
+try resume going
+want_status 0
+want_err '^mptrun: going goes on after step 10 of 12$'
+want_out '^small: mlp tiny, 12 of 12 steps, 384 tokens'
+same going
+# The number of threads changes no byte.
+back threads 10
+try resume threads --quiet --threads 2
+want_status 0
+same threads
+
+# Lines that the checkpoint counts on are gone: that is said.
+back lost 10
+head -n 5 whole/metrics.jsonl >lost/metrics.jsonl
+try resume lost
+want_status 0
+want_err 'warning: lost/metrics.jsonl lacks its last [0-9]+ bytes before the checkpoint'
+
+# ---- damage ----
+
+damage_at() { # FILE OFFSET: turns one byte over
+    byte=$(od -An -tu1 -j "$2" -N 1 "$1")
+    # shellcheck disable=SC2059 # the format is the byte
+    printf "\\$(printf %o $((byte ^ 255)))" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null
+}
+for file in model.safetensors state.safetensors checkpoint.json; do
+    back torn 12
+    sed -i '/"event":"done"/d' torn/metrics.jsonl
+    damage_at "torn/checkpoints/step-12/$file" 100
+    try resume torn --quiet
+    want_status 0
+    want_err "warning: torn/checkpoints/step-12 is not whole and is passed over: .*$file: its bytes do not have their sum"
+    same torn
+    back cut 12
+    truncate -s 90 "cut/checkpoints/step-12/$file"
+    try resume cut --quiet
+    want_status 0
+    want_err "step-12 is not whole and is passed over"
+    same cut
+    back missing 12
+    rm "missing/checkpoints/step-12/$file"
+    try resume missing --quiet
+    want_status 0
+    want_err "step-12 is not whole and is passed over"
+    same missing
+done
+for step in 10 12; do damage_at "torn/checkpoints/step-$step/state.safetensors" 3; done
+try resume torn
+want_status 1
+want_err '^torn/checkpoints: none of its 2 checkpoints is whole; remove them, and the run begins anew$'
+rm -r torn/checkpoints
+try resume torn --quiet
+want_status 0
+same torn
+
+# ---- another recipe ----
+
+back other 10
+cp -r other kept
+try resume other --set train.lr.peak=0.25
+want_status 1
+want_err 'step-10: was saved under another recipe: train.lr.peak: 0.25, was 0.001; .*--allow-recipe-change'
+try resume other --set data.seed=7
+want_status 1
+want_err 'another recipe: data.seed: 7, was 0'
+try resume other --seed 5
+want_status 2 # a run has its seed from its recipe
+diff -r other kept || wrong "a refused resume has changed the folder"
+try resume other --set train.lr.peak=0.25 --set train.steps=15 --allow-recipe-change
+want_status 0
+want_err 'warning: the run goes on with another recipe: train.steps: 15, was 12; train.lr.peak: 0.25, was 0.001'
+want_out '15 of 15 steps'
+head -n 12 whole/metrics.jsonl | cmp -n "$(head -n 12 whole/metrics.jsonl | wc -c)" - other/metrics.jsonl ||
+    wrong "what came before has changed"
+grep -q -- '^--   --set train.lr.peak=0.25$' other/recipe.lua || wrong "recipe.lua says nothing of it"
+try resume other
+want_status 0
+want_out 'other has ended: 15 of 15'
+try resume other --set train.steps=16 --allow-recipe-change --quiet
+want_status 0
+grep -c 'train.steps' other/recipe.lua | grep -q '^1$' || wrong "a later value has not replaced the earlier"
+# What decides no number may change at any time.
+back often 10
+try resume often --quiet --set train.checkpoint.keep=0
+want_status 0
+[ "$(ls often/checkpoints)" = "$(printf 'step-10\nstep-12')" ] || wrong "keep = 0 keeps all"
+# What no change allows.
+for change in 'precision.state.adam_v=bf16:parameter .* moments fp32 fp32 in it, and .* moments fp32 bf16' \
+    'train.optimizer=sgd:was made with the optimizer adamw, and the recipe has sgd' \
+    'model.size=small:.'; do
+    back fixed 10
+    try resume fixed --set "${change%%:*}" --allow-recipe-change
+    [ "$status" -ne 0 ] || wrong "${change%%:*} was allowed"
+    want_err "${change#*:}"
+done
+
+# ---- a disk that takes no more ----
+
+# The limit lets lines of metrics through, and no checkpoint.
+status=0
+(ulimit -f 120; exec "$MPTRUN" saves.lua --out full --quiet) >out 2>err || status=$?
+tried="saves.lua under a limit of file sizes"
+want_status 4
+want_err '^the checkpoint after step 5 was not saved: full/checkpoints/.*File too large; .*the checkpoints before it are as they were'
+[ -z "$(ls full/checkpoints)" ] || wrong "something incomplete is there"
+try resume full --quiet
+want_status 0
+same full
+back blocked 0
+rm -r blocked/checkpoints
+touch blocked/checkpoints
+try resume blocked --quiet
+want_status 4
+want_err '^blocked/checkpoints: is no folder$'
+rm blocked/checkpoints
+try resume blocked --quiet
+want_status 0
+same blocked
+
+# ---- two at once, and an early end ----
+
+sed -e 's/steps = 3,/steps = 100000000,/' small.lua >endless.lua
+env --default-signal=INT "$MPTRUN" endless.lua --out busy --quiet >out.busy 2>err.busy &
+pid=$!
+tries=0
+until grep -q '"step":3' busy/metrics.jsonl 2>/dev/null; do
+    tries=$((tries + 1))
+    [ $tries -lt 300 ] || { kill -KILL $pid; wrong "no third step"; }
+    sleep 0.1
+done
+try resume busy
+code=$status
+cp err err.resume
+kill -INT $pid
+wait $pid || wrong "the run did not end well"
+cp err.resume err
+status=$code
+want_status 1
+want_err '^mptrun: busy: another process trains in this folder; wait for it, or end it$'
+# Ctrl-C has saved, and left a last line that the run goes on without.
+tail -n 1 busy/metrics.jsonl | grep -q '"event":"done"' || wrong "no last line"
+ended=$(ls busy/checkpoints)
+try resume busy --set train.steps=$((${ended#step-} + 2)) --allow-recipe-change --quiet
+want_status 0
+[ "$(grep -c '"event":"done"' busy/metrics.jsonl)" = 1 ] || wrong "two ends"
+grep -v '"event":"step"' busy/metrics.jsonl | grep -c checkpoint | grep -q '^1$' ||
+    wrong "the early end left a line"
