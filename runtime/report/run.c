@@ -65,8 +65,9 @@ void mpt_run_judge(const mpt_run_data *data, mpt_run_verdict *out) {
         snprintf(out->text, sizeof out->text, "No step is recorded yet.");
     } else if (has_diverged(data)) {
         out->tone = MPT_PAGE_BAD;
-        snprintf(out->text, sizeof out->text, "Diverged after %lld steps%s%.200s: %s.%s", done,
-                 data->reason ? ", " : "", data->reason ? data->reason : "", loss, skips);
+        snprintf(out->text, sizeof out->text, "Diverged after %lld step%s%s%.200s: %s.%s", done,
+                 done == 1 ? "" : "s", data->reason ? ", " : "",
+                 data->reason ? data->reason : "", loss, skips);
     } else if (!data->done) {
         snprintf(out->text, sizeof out->text,
                  "No end is recorded: %lld of %.0f steps so far, %s.%s", done,
@@ -76,8 +77,8 @@ void mpt_run_judge(const mpt_run_data *data, mpt_run_verdict *out) {
                  done, planned, loss, skips);
     } else {
         out->tone = MPT_PAGE_GOOD;
-        snprintf(out->text, sizeof out->text, "Done after %lld steps: %s.%s", done, loss,
-                 skips);
+        snprintf(out->text, sizeof out->text, "Done after %lld step%s: %s.%s", done,
+                 done == 1 ? "" : "s", loss, skips);
     }
 }
 
