@@ -49,7 +49,7 @@ static bool has_diverged(const mpt_run_data *data) {
     int n = data->step.n;
     bool last_bad = data->eval_loss.n > 0 && !isfinite(data->last_eval);
     return data->reason || last_bad || data->last_skips > MOST_SKIPS_AT_END ||
-           (n > 0 && data->n_skipped == n) || (data->done && 2 * data->n_skipped > n);
+           (n > 0 && data->n_skipped == n) || (data->done && 2 * data->n_lost > n);
 }
 
 void mpt_run_judge(const mpt_run_data *data, mpt_run_verdict *out) {

@@ -62,9 +62,10 @@ typedef struct mpt_run_data {
     int of_kind[MPT_RUN_EVENT_KINDS];
     mpt_run_gemm *gemms;
     int n_gemms, cap_gemms;
-    int last_skips; /* steps in a row that were skipped, at the end */
     int n_skipped;
-    bool done; /* there is the last line of a run that was ended in order */
+    int n_lost;     /* those that no falling loss scale answered */
+    int last_skips; /* of them in a row, at the end */
+    bool done;      /* there is the last line of a run that was ended in order */
     double last_eval;
     const char *reason, *advice; /* of a run that gave up; NULL: it did not */
 

@@ -10,11 +10,24 @@ static double last_tokens(const mpt_run_data *data) {
     return data->tokens.n > 0 ? data->tokens.at[data->tokens.n - 1] : 0;
 }
 
-static mpt_status take_step(mpt_run_data *data, const json_t *o) {
-    double tokens = mpt_json_double(o, "tokens"), last = last_tokens(data);
+/* Of skipped steps those do not count as a fault that a dynamic loss scale answers by falling:
+ * it finds its place with them. That shows in the step behind. */
+static void count_skip(mpt_run_data *data, const json_t *o) {
+    int n = data->step.n;
+    bool fell = n > 0 && mpt_json_double(o, "loss_scale") < data->loss_scale.at[n - 1];
+    if (fell && data->last_skips > 0 && isfinite(data->loss.at[n - 1])) {
+        data->last_skips--;
+        data->n_lost--;
+    }
     bool skipped = json_is_true(json_object_get(o, "skipped"));
     data->last_skips = skipped ? data->last_skips + 1 : 0;
+    data->n_lost += skipped;
     data->n_skipped += skipped;
+}
+
+static mpt_status take_step(mpt_run_data *data, const json_t *o) {
+    double tokens = mpt_json_double(o, "tokens"), last = last_tokens(data);
+    count_skip(data, o);
     MPT_TRY(mpt_numbers_add(data, &data->step, mpt_json_double(o, "step")));
     MPT_TRY(mpt_numbers_add(data, &data->tokens, tokens >= last ? tokens : last));
     MPT_TRY(mpt_numbers_add(data, &data->loss, mpt_json_double(o, "loss")));

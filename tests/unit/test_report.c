@@ -131,6 +131,25 @@ static void test_verdict_when_a_run_goes_wrong_then_it_has_diverged(void **s) {
                    "nats a token, 2.50 above the floor of the data (1.50).");
 }
 
+#define SCALED(n, loss_scale, skipped)                                                         \
+    "{\"event\":\"step\",\"step\":" #n ",\"tokens\":64,\"loss\":4,\"loss_scale\":" #loss_scale \
+    ",\"skipped\":" #skipped "}\n"
+
+static void test_verdict_when_a_loss_scale_finds_its_place_then_that_is_no_fault(void **s) {
+    (void)s;
+    assert_verdict(SCALED(0, 64, true) SCALED(1, 32, true) SCALED(2, 16, true)
+                       SCALED(3, 8, false) EVAL(4, 128, 4) DONE(4),
+                   "good",
+                   "Done after 4 steps: validation loss 4.0000 nats a token, 2.50 above the "
+                   "floor of the data (1.50). 3 steps were skipped.");
+    assert_verdict(
+        SCALED(0, 8, true) SCALED(1, 8, true) SCALED(2, 8, true) SCALED(3, 8, false)
+            EVAL(4, 128, 4) DONE(4),
+        "bad",
+        "Diverged after 4 steps: validation loss 4.0000 nats a token, 2.50 above the "
+        "floor of the data (1.50). 3 steps were skipped.");
+}
+
 /* ---- curves ---- */
 
 static double point(const json_t *plot, size_t series, const char *axis, size_t i) {
@@ -367,6 +386,7 @@ static void test_report_when_an_allocation_fails_then_no_page_and_no_memory_is_l
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_verdict_when_a_run_ends_then_it_says_how),
     cmocka_unit_test(test_verdict_when_a_run_goes_wrong_then_it_has_diverged),
+    cmocka_unit_test(test_verdict_when_a_loss_scale_finds_its_place_then_that_is_no_fault),
     cmocka_unit_test(test_curves_when_a_run_is_whole_then_they_hold_its_numbers),
     cmocka_unit_test(test_curves_when_things_happened_then_they_are_marked_and_listed),
     cmocka_unit_test(test_map_when_there_is_telemetry_then_rows_are_operands_by_layer),
