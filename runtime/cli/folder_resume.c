@@ -144,7 +144,7 @@ bool mpt_folder_has_ended(const mpt_folder *folder, int64_t bytes) {
 }
 
 mpt_exit mpt_folder_go_on(mpt_folder *folder, int64_t step, int64_t bytes, int64_t *out_lost) {
-    int64_t telemetry, end = end_of_lines(folder->metrics, bytes);
+    int64_t end = end_of_lines(folder->metrics, bytes);
     path_text path = path_of(folder, "metrics.jsonl", "");
     *out_lost = bytes - end;
     if (ftruncate(fileno(folder->metrics), (off_t)end) != 0 ||
@@ -154,14 +154,8 @@ mpt_exit mpt_folder_go_on(mpt_folder *folder, int64_t step, int64_t bytes, int64
     folder->timing = open_lines(folder, "timing.jsonl", step, &folder->timing_whole);
     if (!folder->timing)
         return MPT_EXIT_MACHINE;
-    path = path_of(folder, "telemetry.jsonl", "");
-    if (access(path.text, F_OK) != 0)
-        return MPT_EXIT_DONE;
-    FILE *file = open_lines(folder, "telemetry.jsonl", step, &telemetry);
-    if (!file)
-        return MPT_EXIT_MACHINE;
-    fclose(file);
-    return MPT_EXIT_DONE;
+    folder->telemetry = open_lines(folder, "telemetry.jsonl", step, &folder->telemetry_whole);
+    return folder->telemetry ? MPT_EXIT_DONE : MPT_EXIT_MACHINE;
 }
 
 bool mpt_folder_sync(mpt_folder *folder) {

@@ -33,19 +33,38 @@ static void format_time(char *out, size_t size, double seconds) {
         snprintf(out, size, "%ld:%02ld", s / 60, s % 60);
 }
 
-/* step 37/200  loss 5.2130 (1.71 over the floor)  1234 tokens/s  ETA 2:31  four_bit */
-static int format_line(const mpt_progress *p, const mpt_step_result *step, char *out,
-                       size_t size) {
-    char eta[32], excess[48] = "", skipped[32] = "";
+/* A stranger's names must not steer the terminal. */
+static void make_plain(char *text) {
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            *text = '?';
+}
+
+/* step 37/200  loss 5.2130 (1.71 over the floor)  1234 tokens/s  ETA 2:31  four_bit  3 skipped
+ *
+ * Where the columns do not hold all of it, what can best be missed goes first, so that the
+ * phase and the skips are still seen on a narrow terminal. */
+static int format_line(const mpt_progress *p, const mpt_step_result *step, int columns,
+                       char *out, size_t size) {
+    char eta[32], excess[48] = "", skipped[32] = "", speed[48];
     int64_t done = step->step + 1;
+    int n = 0;
     format_time(eta, sizeof eta, (double)(p->steps - done) * p->seconds_per_step);
     if (!isnan(p->floor) && isfinite(step->loss))
         snprintf(excess, sizeof excess, " (%.2f over the floor)", step->loss - p->floor);
     if (p->skipped > 0)
         snprintf(skipped, sizeof skipped, "  %lld skipped", (long long)p->skipped);
-    int n = snprintf(out, size, "step %lld/%lld  loss %.4f%s  %.0f tokens/s  ETA %s  %s%s",
-                     (long long)done, (long long)p->steps, step->loss, excess,
-                     p->tokens_per_step / p->seconds_per_step, eta, step->phase, skipped);
+    snprintf(speed, sizeof speed, "  %.0f tokens/s", p->tokens_per_step / p->seconds_per_step);
+    char *const least_first[] = {NULL, excess, speed};
+    for (size_t i = 0; i < sizeof least_first / sizeof *least_first; i++) {
+        if (least_first[i])
+            least_first[i][0] = 0;
+        n = snprintf(out, size, "step %lld/%lld  loss %.4f%s%s  ETA %s  %s%s", (long long)done,
+                     (long long)p->steps, step->loss, excess, speed, eta, step->phase, skipped);
+        if (n < columns)
+            break;
+    }
+    make_plain(out);
     return n < (int)size ? n : (int)size - 1;
 }
 
@@ -85,7 +104,8 @@ void mpt_progress_step(mpt_progress *progress, const mpt_step_result *step, doub
                    : step->step % progress->every == 0 || now - progress->shown >= plain_every;
     if (progress->quiet || !(due || last))
         return;
-    int length = format_line(progress, step, line, sizeof line);
+    int columns = progress->live ? mpt_progress_columns(STDERR_FILENO, 80) : LINE_MAX_TEXT;
+    int length = format_line(progress, step, columns, line, sizeof line);
     if (progress->live)
         draw(progress, line, length);
     else
@@ -108,13 +128,6 @@ void mpt_progress_validating(mpt_progress *progress, int64_t done) {
 void mpt_progress_begin_file(mpt_progress *progress, bool quiet, double now) {
     *progress = (mpt_progress){
         .quiet = quiet, .live = isatty(STDERR_FILENO) == 1, .shown = now + file_delay};
-}
-
-/* A stranger's names must not steer the terminal. */
-static void make_plain(char *text) {
-    for (; *text; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f)
-            *text = '?';
 }
 
 /*  37 %  1.20 of 3.24 GB  model.layers.3.mixer.up_proj.weight */

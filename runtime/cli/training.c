@@ -98,7 +98,7 @@ static mpt_status evaluate_between(mpt_training *r) {
     if (status == MPT_OK && !r->options->quiet)
         mpt_progress_note(r->progress, "step %lld: validation loss %.4f", (long long)done,
                           loss);
-    return status;
+    return status == MPT_OK ? mpt_events_eval(r->events, done, loss) : status;
 }
 
 /* Between two steps. The metrics are on the disk before a checkpoint that counts on them. */
@@ -113,9 +113,13 @@ static mpt_status one_step(mpt_training *r) {
     double start = mpt_cli_seconds();
     const char *phase = r->last.phase;
     mpt_status status = mpt_trainer_step(r->trainer, NULL, &r->last);
+    double now = mpt_cli_seconds();
+    if (status == MPT_OK)
+        status = mpt_events_step(r->events, &r->last);
+    if (status == MPT_OK)
+        status = mpt_events_operands(r->events, r->trainer, r->last.step);
     if (status != MPT_OK)
         return status;
-    double now = mpt_cli_seconds();
     r->n_done++;
     if (phase && strcmp(phase, r->last.phase) != 0 && !r->options->quiet)
         mpt_progress_note(r->progress, "step %lld: phase '%s' begins", (long long)r->last.step,
@@ -218,6 +222,8 @@ static mpt_status finish(mpt_training *r) {
         mpt_progress_validating(r->progress, r->info.steps);
         status = mpt_trainer_eval(r->trainer, 0, &loss);
         mpt_progress_end(r->progress);
+        if (status == MPT_OK)
+            status = mpt_events_eval(r->events, r->info.steps, loss);
     }
     if (status == MPT_OK)
         status = mpt_trainer_finish(r->trainer);
@@ -272,10 +278,21 @@ static void give_up(mpt_training *r, const char *checkpoints) {
         (void)mpt_cli_fail(r->ctx, saved);
 }
 
+/* The page of the run, however it ended. */
+static mpt_exit write_report(mpt_training *r, mpt_exit so_far) {
+    mpt_status status = mpt_report_run(r->ctx, r->folder.path);
+    if (status == MPT_OK)
+        return so_far;
+    mpt_exit failed = mpt_cli_fail(r->ctx, status);
+    return so_far == MPT_EXIT_DONE ? failed : so_far;
+}
+
 mpt_exit mpt_training_create(mpt_training *r) {
     mpt_trainer_options options = MPT_TRAINER_OPTIONS_INIT;
     options.metrics = mpt_folder_metrics;
     options.metrics_ud = &r->folder;
+    options.telemetry = mpt_folder_telemetry;
+    options.telemetry_ud = &r->folder;
     options.inject = r->options->inject;
     options.n_inject = r->options->n_inject;
     mpt_status status = mpt_trainer_create(r->program, &options, &r->trainer);
@@ -288,6 +305,8 @@ mpt_exit mpt_training_go(mpt_training *r) {
     char checkpoints[MPT_FOLDER_PATH + 16];
     snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", r->folder.path);
     mpt_status status = mpt_trainer_set_checkpoints(r->trainer, checkpoints);
+    if (status == MPT_OK)
+        status = mpt_events_create(r->ctx, r->folder.path, &r->events);
     if (status == MPT_OK) /* the line of the checkpoint that the run goes on from */
         status = mpt_trainer_checkpoint(r->trainer, false);
     if (status == MPT_OK)
@@ -297,7 +316,7 @@ mpt_exit mpt_training_go(mpt_training *r) {
     mpt_exit result = status == MPT_OK ? MPT_EXIT_DONE : fail(r, status);
     if (status == MPT_STOPPED)
         give_up(r, checkpoints);
-    return result;
+    return result == MPT_EXIT_MACHINE ? result : write_report(r, result);
 }
 
 /* Memory first: a run that is refused for it leaves no folder behind. */
@@ -309,7 +328,9 @@ mpt_exit mpt_training_run(mpt_training *r) {
 }
 
 mpt_exit mpt_training_end(mpt_training *r) {
+    mpt_events_destroy(r->events);
     mpt_trainer_destroy(r->trainer);
+    r->events = NULL;
     r->trainer = NULL;
     return mpt_folder_end(&r->folder);
 }

@@ -7,6 +7,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
+#include "mpt/evidence.h"
 
 /* The first group is the caller's, and lent; the rest starts as zero. */
 typedef struct mpt_training {
@@ -20,6 +21,7 @@ typedef struct mpt_training {
     bool one_step;
 
     mpt_trainer *trainer;
+    mpt_events *events;
     mpt_folder folder;
     mpt_step_result last;
     int64_t first;        /* steps that were taken before this process */
@@ -29,7 +31,8 @@ typedef struct mpt_training {
     double began;
 } mpt_training;
 
-/* Makes trainer and folder, trains, validates, saves the weights, prints the result. */
+/* Makes trainer and folder, trains, validates, saves the weights, prints the result, writes the
+ * report. */
 mpt_exit mpt_training_run(mpt_training *training);
 
 /* The same in parts, for a run that goes on in its folder: the trainer with its initial

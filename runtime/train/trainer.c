@@ -143,6 +143,8 @@ mpt_status mpt_trainer_create(const mpt_program *program, const mpt_trainer_opti
     trainer->ctx = ctx;
     trainer->program = program;
     trainer->comm = mpt_comm_self();
+    trainer->telemetry = o.telemetry;
+    trainer->telemetry_ud = o.telemetry_ud;
     trainer->announced = -1;
     trainer->bad = (mpt_bad_step){.step = -1, .param = -1};
     trainer->counted = -1;

@@ -24,6 +24,8 @@ struct mpt_trainer {
     const mpt_comm *comm;       /* to the other ranks, lent */
     mpt_write_fn metrics; /* counts, and passes on to the host's; NULL where it has none */
     void *metrics_ud;
+    mpt_write_fn telemetry; /* NULL: none */
+    void *telemetry_ud;
     mpt_write_fn host_metrics;
     void *host_metrics_ud;
     int64_t metrics_bytes; /* written so far, over all processes of the run */
@@ -58,7 +60,8 @@ struct mpt_trainer {
     /* What the last counted step did to each operand of the phase it ran in. */
     bool has_gradients; /* mpt_trainer_forward left gradients of the loss in the state */
     bool count_next;
-    int counted; /* that phase; -1 before the first */
+    int counted;          /* that phase; -1 before the first */
+    int64_t counted_step; /* and that attempted step */
     mpt_quantize_counts *counts;
 };
 
