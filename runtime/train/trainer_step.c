@@ -26,8 +26,8 @@ static void draw_batch(mpt_trainer *trainer) {
         mpt_data_begin(program->data, train);
     for (int64_t row = 0; row < train->batch; row++) {
         int64_t at = row * train->sequence;
-        mpt_data_train(program->data, train->seed, trainer->data, row, train->sequence,
-                       trainer->tokens + at, trainer->targets + at);
+        mpt_data_train(program->data, train->seed, trainer->data, row, trainer->tokens + at,
+                       trainer->targets + at);
     }
 }
 
@@ -219,7 +219,8 @@ mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out) {
     int param = bad < 0 ? -1 : param_of_row(graph, bad);
     r.skipped = bad >= 0;
     r.bad_tensor = bad < 0 ? NULL : graph->params[param].name;
-    trainer->tokens_seen += (double)(train->batch * train->sequence);
+    trainer->tokens_seen +=
+        (double)mpt_count_targets(trainer->targets, train->batch * train->sequence);
     r.tokens = trainer->tokens_seen;
     trainer->attempted++;
     trainer->applied += !r.skipped;

@@ -244,6 +244,8 @@ typedef struct mpt_program_info {
     int64_t eval_every; /* steps between evaluations; 0: only at the end */
     int64_t eval_batches;
     int64_t eval_windows; /* that a whole validation has; 0: the data is too short for one */
+    double epochs;        /* that the run takes of its data; 0 where that never ends */
+    const char *data_run; /* what the run takes of it, in words; NULL where it never ends */
 } mpt_program_info;
 MPT_API mpt_program_info mpt_program_get_info(const mpt_program *program);
 
