@@ -21,21 +21,6 @@ bool mpt_convert_has_files(lua_State *L, int index) {
     return n > 1 || !plain;
 }
 
-/* Appends a file with the defaults of its rows. It holds until the next. */
-static mpt_data_file *append_file(lua_State *L, mpt_recipe *recipe, mpt_data_spec *data) {
-    int cap = data->cap_files;
-    mpt_data_file *grown =
-        mpt_arena_grow(&recipe->arena, data->files, sizeof *grown, data->n_files, &cap);
-    if (!grown)
-        mpt_sandbox_check(L, MPT_OUT_OF_MEMORY);
-    data->files = grown;
-    data->cap_files = cap;
-    mpt_data_file *file = &grown[data->n_files++];
-    memset(file, 0, sizeof *file);
-    mpt_record_init(&mpt_record_file, file);
-    return file;
-}
-
 /* Sets the path from the text on the top. */
 static void put_path(lua_State *L, const mpt_filler *f, int list, int key, const char *path,
                      mpt_data_file *file) {
@@ -53,7 +38,9 @@ void mpt_convert_files(lua_State *L, const mpt_filler *f, int list, const char *
     luaL_checkstack(L, 32, "the recipe nests too deep");
     for (lua_Integer i = 1; i <= n; i++) {
         mpt_convert_path item = mpt_convert_item(path, i);
-        mpt_data_file *file = append_file(L, f->recipe, f->object);
+        mpt_data_file *file = mpt_data_spec_append(f->recipe, f->object);
+        if (!file)
+            mpt_sandbox_check(L, MPT_OUT_OF_MEMORY);
         lua_pushinteger(L, i);
         file->where = mpt_convert_place(L, list, top + 1);
         int type = mpt_lua_value_geti(L, list, i);

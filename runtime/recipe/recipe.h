@@ -253,6 +253,10 @@ typedef struct mpt_data_spec {
     mpt_where where;
 } mpt_data_spec;
 
+/* Appends a file with the defaults of its rows; NULL when out of memory (error set). It holds
+ * until the next. */
+mpt_data_file *mpt_data_spec_append(mpt_recipe *recipe, mpt_data_spec *data);
+
 /* Whether a field of the spec's word was said; of synthetic, one that was set for a file that
  * takes its place (data.order). */
 bool mpt_data_spec_says(const mpt_data_spec *spec, const char *name);

@@ -1,7 +1,7 @@
 /* Rows for what a model is trained on: the words of `data`, and one of several files.
  *
- * Rows that several words have stand at the same places in each, and not at those of synthetic:
- * what was set for a file that is given later (set.c) keeps its bit in the mask. */
+ * No row of text that synthetic lacks stands at the place of one that synthetic has: what was
+ * set for a file that is given later (set.c) has a bit of its own in the mask. */
 #include "recipe/schema_store.h"
 
 #include <math.h>
@@ -91,20 +91,20 @@ static const mpt_choice remainders[] = {
     }
 
 static const mpt_field text_fields[] = {
-    {"path", MPT_FIELD_STRING, MEMBER(mpt_data_spec, path), .by_default = "required",
+    {"path", MPT_FIELD_STRING, MEMBER(mpt_data_spec, path), .by_default = "this or files",
      .doc = "A file whose bytes are the tokens, or a glob.", .source = ""},
     LIST_ROW,
-    REMAINDER_ROW,
     ORDER_ROW,
+    REMAINDER_ROW,
     VALIDATION_ROW,
 };
 static const mpt_field tokens_fields[] = {
-    {"path", MPT_FIELD_STRING, MEMBER(mpt_data_spec, path), .by_default = "required",
+    {"path", MPT_FIELD_STRING, MEMBER(mpt_data_spec, path), .by_default = "this or files",
      .doc = "A file of nanoGPT's, a shard of llm.c's, or a pair of Megatron's; or a glob.",
      .source = ""},
     LIST_ROW,
-    REMAINDER_ROW,
     ORDER_ROW,
+    REMAINDER_ROW,
     VALIDATION_ROW,
     WORDS_ROW,
 };
@@ -113,8 +113,8 @@ static const mpt_field batches_fields[] = {
      .doc = "A safetensors file with int32 `tokens` [micro-batches, batch, sequence + 1]; its "
             "rows are taken in order.",
      .source = ""},
-    WORDS_ROW,
     REMAINDER_ROW,
+    WORDS_ROW,
 };
 const mpt_record mpt_record_text = {"text",
                                     "The bytes of files.",

@@ -194,7 +194,7 @@ static mpt_status say_run(mpt_data *data) {
     if (is_random(data))
         mpt_str_printf(&text, "drawn at random, %.3g times what there is to train on", epochs);
     else
-        mpt_str_printf(&text, "%s, %.4g epoch%s of %s",
+        mpt_str_printf(&text, "%s, %.4g epoch%s of %s windows",
                        data->order == MPT_ORDER_SHUFFLE ? "shuffled" : "in order", epochs,
                        epochs == 1 ? "" : "s", count);
     say_remainder(data, &text);

@@ -82,7 +82,7 @@ static mpt_epochs epochs_of(int64_t windows, int64_t batch, mpt_remainder remain
 }
 
 /* P01's figures: 10 windows an epoch, 4 a step, 2 epochs. */
-static void test_P01_steps_when_a_window_is_left_at_an_epochs_end_then_5_6_4(void **s) {
+static void test_p01_steps_when_a_window_is_left_at_an_epochs_end_then_5_6_4(void **s) {
     (void)s;
     mpt_epochs e = epochs_of(10, 4, MPT_REMAINDER_CARRY);
     assert_int_equal(mpt_epochs_steps(&e, 2), 5);
@@ -170,7 +170,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_permuted_when_seed_epoch_or_list_differ_then_orders_differ),
     cmocka_unit_test(test_permuted_when_few_windows_then_each_place_is_as_likely),
     cmocka_unit_test(test_permuted_when_huge_then_ends_and_stays_inside),
-    cmocka_unit_test(test_P01_steps_when_a_window_is_left_at_an_epochs_end_then_5_6_4),
+    cmocka_unit_test(test_p01_steps_when_a_window_is_left_at_an_epochs_end_then_5_6_4),
     cmocka_unit_test(test_place_when_walked_with_counters_then_the_same),
     cmocka_unit_test(test_steps_when_lengths_are_huge_then_bounded),
     cmocka_unit_test(test_epochs_when_steps_are_given_then_how_many_they_are),
