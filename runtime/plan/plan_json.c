@@ -238,13 +238,24 @@ static json_t *evaluation(const mpt_program *program) {
     return json;
 }
 
+/* What is trained on: in words, and how often. Null where the host gives all tokens. */
+static json_t *training_data(const mpt_program *program) {
+    const char *run = program->data ? mpt_data_describe_run(program->data) : NULL;
+    if (!program->data || program->phases[0]->graph->own_tokens)
+        return json_null();
+    return json_pack("{s:o, s:o, s:o}", "source",
+                     mpt_json_text(mpt_data_describe(program->data)), "windows",
+                     run ? mpt_json_text(run) : json_null(), "epochs",
+                     run ? json_real(mpt_data_epochs(program->data)) : json_null());
+}
+
 static json_t *whole(const mpt_program *program, const mpt_plan *plan) {
     char model[256];
     mpt_plan_model(program, model, sizeof model);
     double step = (double)program->train.batch * (double)program->train.sequence;
     return json_pack(
         "{s:o, s:o, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "recipe", mpt_json_text(program->recipe->name), "model", mpt_json_text(model),
         "recipe_hash", program->recipe_hash, "backend", backend_name(program), "target",
         mpt_target_name(program->target), "parameters", (json_int_t)plan->n_parameters,
@@ -256,7 +267,7 @@ static json_t *whole(const mpt_program *program, const mpt_plan *plan) {
         flops(&plan->flops, 1), "flops_per_step", flops(&plan->flops, step), "speedup_bound",
         plan->bound, "hardware", hardware(plan), "phases", phases(plan), "defaults",
         defaults(plan), "fallbacks", fallbacks(plan), "layers", layers(plan), "warnings",
-        warnings(program), "evaluation", evaluation(program));
+        warnings(program), "evaluation", evaluation(program), "data", training_data(program));
 }
 
 mpt_status mpt_plan_json(const mpt_program *program, mpt_str *out) {
