@@ -111,8 +111,9 @@ mpt_program_info mpt_program_get_info(const mpt_program *program) {
                              .seed = train->seed,
                              .eval_every = train->eval_every,
                              .eval_batches = train->eval_batches,
-                             .eval_windows =
-                                 mpt_data_n_windows(program->data, train->sequence)};
+                             .eval_windows = mpt_data_n_windows(program->data),
+                             .epochs = mpt_data_epochs(program->data),
+                             .data_run = mpt_data_describe_run(program->data)};
     for (int i = 0; i < graph->n_params; i++)
         info.parameters += mpt_value_elements(&graph->values[graph->params[i].value]);
     for (int i = 0; i < graph->n_layers; i++)

@@ -158,9 +158,21 @@ static mpt_status widen_micro_batch(const compiling *c, mpt_train *train) {
     return MPT_OK;
 }
 
+/* The length of a run that is given in epochs, now that its data is known. */
+static mpt_status settle_epochs(const compiling *c, mpt_program *program) {
+    int64_t steps;
+    MPT_TRY(mpt_data_settle(c->data, &program->train));
+    MPT_TRY(mpt_data_steps(c->data, program->train.epochs, &steps));
+    MPT_TRY(mpt_recipe_settle_epochs(c->recipe, program->proxy, steps));
+    program->train = mpt_recipe_train(c->recipe, program->proxy);
+    return MPT_OK;
+}
+
 static mpt_status settle_train(const compiling *c, mpt_program *program) {
     const mpt_recipe *recipe = c->recipe;
     program->train = mpt_recipe_train(recipe, program->proxy);
+    if (program->train.epochs > 0)
+        MPT_TRY(settle_epochs(c, program));
     if (!c->options.own_tokens)
         MPT_TRY(mpt_data_settle(c->data, &program->train));
     if (program->proxy || recipe->proxy.present || recipe->train.micro_batch > 0)

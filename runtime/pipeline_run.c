@@ -73,8 +73,8 @@ static void fill_inputs(const mpt_program *program, const mpt_graph *graph,
     int32_t *tokens = mpt_executor_tensor(executor, graph->tokens)->data;
     int32_t *targets = mpt_executor_tensor(executor, graph->targets)->data;
     for (int64_t row = 0; row < graph->batch; row++)
-        mpt_data_train(program->data, program->train.seed, 0, row, sequence,
-                       tokens + row * sequence, targets + row * sequence);
+        mpt_data_train(program->data, program->train.seed, 0, row, tokens + row * sequence,
+                       targets + row * sequence);
     if (graph->positions < 0)
         return;
     int32_t *positions = mpt_executor_tensor(executor, graph->positions)->data;
@@ -110,6 +110,9 @@ mpt_status mpt_dump_run(const mpt_program *program, mpt_str *out) {
     const mpt_graph *graph = program->phases[0]->graph;
     mpt_state *state = NULL;
     mpt_executor *executor = NULL;
+    if (graph->own_tokens)
+        return MPT_FAIL(program->ctx, MPT_INVALID, MPT_NOWHERE,
+                        "run: the program was compiled with own_tokens, and has no data");
     MPT_TRY(check_memory(program));
     mpt_phase_list first = {program->phases, 1};
     mpt_status status = mpt_state_create(first, &state);

@@ -193,6 +193,7 @@ static inline void rig_compile(rig *r, mpt_ctx *ctx, const rig_options *o) {
     r->program.train = rig_train(o);
     mpt_data_spec spec = {.kind = MPT_DATA_SYNTHETIC, .vocab = RIG_VOCAB};
     assert_mpt_ok(ctx, mpt_data_open(ctx, &spec, NULL, NULL, &r->program.data));
+    assert_mpt_ok(ctx, mpt_data_settle(r->program.data, &r->program.train));
     r->program.phases = r->phases;
     r->program.phase_start = r->starts;
     r->program.phase_applied = r->applied;

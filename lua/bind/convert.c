@@ -186,7 +186,8 @@ static void put_word(lua_State *L, const mpt_filler *f, const mpt_field *row, in
     if (record->bytes == 0)
         mpt_convert_fail(L, f->value, key, "", "%s: cannot be %s", path.text,
                          mpt_lua_describe(L, -1));
-    mpt_filler inner = {f->recipe, record, &object, lua_gettop(L), path.text, NULL, NULL};
+    mpt_special_fn special = word->kind == MPT_LUA_DATA ? mpt_convert_data_special : NULL;
+    mpt_filler inner = {f->recipe, record, &object, lua_gettop(L), path.text, special, NULL};
     mpt_convert_fill(L, &inner);
     if (word->kind == MPT_LUA_DATA)
         object.data.where = word->where;
@@ -273,6 +274,8 @@ static const char *named_instead(lua_State *L, mpt_lua_kind kind) {
 static void refuse_position(lua_State *L, const mpt_filler *f, int key) {
     mpt_lua_kind kind = mpt_lua_value_at(L, f->value)->kind;
     bool first = kind == MPT_LUA_RULE || kind == MPT_LUA_PHASE || takes_argument(L, f);
+    if (mpt_convert_has_files(L, f->value))
+        return;
     if (!first || lua_tointeger(L, key) != 1)
         mpt_convert_fail(
             L, f->value, key, named_instead(L, kind), "%s: %s stands here without a name",
@@ -303,6 +306,10 @@ void mpt_convert_field(lua_State *L, const mpt_filler *f, int key) {
 
 /* static(1024) and text "file": the one argument is the record's one row. */
 static void fill_argument(lua_State *L, const mpt_filler *f) {
+    if (mpt_convert_has_files(L, f->value)) {
+        mpt_convert_files(L, f, f->value, f->path);
+        return;
+    }
     if (mpt_lua_value_geti(L, f->value, 1) != LUA_TNIL && takes_argument(L, f)) {
         lua_pushinteger(L, 1);
         lua_insert(L, -2);

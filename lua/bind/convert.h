@@ -58,6 +58,19 @@ void mpt_convert_state(lua_State *L, const mpt_filler *f, const mpt_field *row);
 void mpt_convert_slot(lua_State *L, mpt_recipe *recipe, int parent, int key, const char *path,
                       mpt_slot_use *out);
 
+/* ---- convert_data.c: several files ---- */
+
+/* Whether the value at `index` is text or tokens with entries that have no names, of which one
+ * alone is a path. */
+bool mpt_convert_has_files(lua_State *L, int index);
+
+/* Reads the list of files at `list` into the filler's data: paths, and tables of a path and a
+ * weight. `path` is its field path. */
+void mpt_convert_files(lua_State *L, const mpt_filler *filler, int list, const char *path);
+
+/* The special field of data, `files`. */
+void mpt_convert_data_special(lua_State *L, const mpt_filler *filler, const char *name);
+
 /* ---- places.c: where what is right was written ---- */
 
 /* The line of the key at `key` in the value at `value`, as mpt_lua_value_where gives it. */

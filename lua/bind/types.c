@@ -81,6 +81,7 @@ static const char *special_type(const mpt_record *record, const mpt_field *field
         {"model", "mpt.model_size"},
         {"phases", "mpt.phase[]"},
         {"allow", "mpt.warning|mpt.warning[]"},
+        {"files", "(string|mpt.file_fields)[]"},
     };
     if (strcmp(field->name, "proxy") == 0)
         return record == &mpt_record_train ? "mpt.proxy_fields" : "mpt.model_size";
@@ -156,6 +157,9 @@ static void add_type(const mpt_record *record, const mpt_field *field, mpt_str *
     case MPT_FIELD_SPAN:
         mpt_str_printf(out, "number");
         return;
+    case MPT_FIELD_PART:
+        mpt_str_printf(out, "number|string");
+        return;
     case MPT_FIELD_STRING:
         mpt_str_printf(out, "string");
         return;
@@ -203,6 +207,8 @@ static void print_record(const mpt_record *record, mpt_str *out) {
                        "layer paths, or a list of them.\n");
     if (record == &mpt_record_phase)
         mpt_str_printf(out, "---@field [1] string Its name.\n");
+    if (record == &mpt_record_text || record == &mpt_record_tokens)
+        mpt_str_printf(out, "---@field [integer] string|mpt.file_fields As in `files`.\n");
     for (int i = 0; i < record->n_fields; i++)
         print_field(record, &record->fields[i], out);
 }

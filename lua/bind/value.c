@@ -296,19 +296,21 @@ static void push_merged_field(lua_State *L, int key, int was, int now) {
     }
 }
 
-/* Steps and tokens both say how long a run is: naming one takes the other of the base away.
- * Changes that name both keep both, which no recipe may have. */
-static void drop_other_length(lua_State *L, int fields, int changes, int key) {
-    static const char *const names[] = {"steps", "tokens"};
-    for (int i = 0; i < 2; i++)
-        if (lua_type(L, key) == LUA_TSTRING && strcmp(lua_tostring(L, key), names[i]) == 0) {
-            lua_pushstring(L, names[1 - i]);
-            lua_pushvalue(L, -1);
-            if (lua_rawget(L, changes) == LUA_TNIL)
-                lua_rawset(L, fields);
-            else
-                lua_pop(L, 2);
-        }
+/* Steps, tokens and epochs all say how long a run is: naming one takes the others of the base
+ * away. Changes that name two keep both, which no recipe may have. */
+static void drop_other_lengths(lua_State *L, int fields, int changes, int key) {
+    static const char *const names[] = {"steps", "tokens", "epochs"};
+    int is_length = 0;
+    for (int i = 0; lua_type(L, key) == LUA_TSTRING && i < 3; i++)
+        is_length |= strcmp(lua_tostring(L, key), names[i]) == 0;
+    for (int i = 0; is_length && i < 3; i++) {
+        lua_pushstring(L, names[i]);
+        lua_pushvalue(L, -1);
+        if (lua_rawget(L, changes) == LUA_TNIL)
+            lua_rawset(L, fields);
+        else
+            lua_pop(L, 2);
+    }
 }
 
 void mpt_lua_value_merge(lua_State *L, int base, int change, mpt_where where) {
@@ -323,7 +325,7 @@ void mpt_lua_value_merge(lua_State *L, int base, int change, mpt_where where) {
     mpt_lua_value_fields(L, change);
     for (lua_pushnil(L); lua_next(L, origins + 1);) {
         int key = lua_gettop(L) - 1;
-        drop_other_length(L, fields, origins + 1, key);
+        drop_other_lengths(L, fields, origins + 1, key);
         lua_pushvalue(L, key);
         lua_rawget(L, fields);
         lua_pushvalue(L, key);

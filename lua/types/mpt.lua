@@ -173,6 +173,7 @@
 ---@class mpt.train_fields
 ---@field steps? integer Optimizer steps. Default: this or tokens.
 ---@field tokens? number Tokens, rounded up to steps. Default: this or steps.
+---@field epochs? integer Times that training goes through its data, which needs an order with an end: `shuffle`, `sequential` or batches. Rounded up to steps. Default: this or steps.
 ---@field batch integer Sequences an optimizer step.
 ---@field micro_batch? integer Sequences computed at once; batch is a multiple of it. Default: 1; batch for the proxy.
 ---@field sequence integer Tokens a sequence.
@@ -183,11 +184,15 @@
 ---@field recompute? mpt.recompute_fields|"none"|"block" Activations that the backward pass makes again, bit for bit, instead of keeping them. Default: none.
 ---@field seed? integer Of initial weights, order of data and stochastic rounding. Default: 1234.
 ---@field eval? mpt.eval_fields When the validation loss is taken. Default: at the end.
+---@field checkpoint? mpt.checkpoint_fields When the state of the run is saved. Default: at the end.
+---@field watch? mpt.watch_fields What happens when something goes wrong. Default: skips, and 20 in a row stop.
+---@field telemetry? mpt.telemetry_fields|number How often every operand is measured. Default: a hundred times a run.
 ---@field proxy? mpt.proxy_fields Any of these fields again, for when the proxy is trained. Default: none.
 
 ---@class mpt.proxy_fields
 ---@field steps? integer Optimizer steps.
 ---@field tokens? number Tokens, rounded up to steps.
+---@field epochs? integer Times that training goes through its data, which needs an order with an end: `shuffle`, `sequential` or batches. Rounded up to steps.
 ---@field batch? integer Sequences an optimizer step.
 ---@field micro_batch? integer Sequences computed at once; batch is a multiple of it.
 ---@field sequence? integer Tokens a sequence.
@@ -198,6 +203,9 @@
 ---@field recompute? mpt.recompute_fields|"none"|"block" Activations that the backward pass makes again, bit for bit, instead of keeping them.
 ---@field seed? integer Of initial weights, order of data and stochastic rounding.
 ---@field eval? mpt.eval_fields When the validation loss is taken.
+---@field checkpoint? mpt.checkpoint_fields When the state of the run is saved.
+---@field watch? mpt.watch_fields What happens when something goes wrong.
+---@field telemetry? mpt.telemetry_fields|number How often every operand is measured.
 
 ---@class mpt.recompute_fields
 ---@field every? integer Blocks at a time; what goes into the first of them is kept. Default: 1.
@@ -241,14 +249,25 @@
 ---@field vocab? integer Words of the language, of which the model's vocabulary is made. Default: 128.
 
 ---@class mpt.text_fields
----@field path string A file whose bytes are the tokens.
+---@field [integer] string|mpt.file_fields As in `files`.
+---@field path? string A file whose bytes are the tokens, or a glob. Default: this or files.
+---@field files? (string|mpt.file_fields)[] Several files as one corpus; entries without a name mean the same. Default: this or path.
+---@field order? "random"|"shuffle"|"sequential" In which order training takes the windows of its files. Default: random.
+---@field remainder? "carry"|"step"|"drop" What becomes of the windows that fill no batch when an epoch ends. Default: carry.
+---@field validation? number|string Held back for evaluation: this share of each file, at its end, or files of their own. Default: 0.1.
 
 ---@class mpt.tokens_fields
----@field path string A file of nanoGPT's, a shard of llm.c's, or a pair of Megatron's.
+---@field [integer] string|mpt.file_fields As in `files`.
+---@field path? string A file of nanoGPT's, a shard of llm.c's, or a pair of Megatron's; or a glob. Default: this or files.
+---@field files? (string|mpt.file_fields)[] Several files as one corpus; entries without a name mean the same. Default: this or path.
+---@field order? "random"|"shuffle"|"sequential" In which order training takes the windows of its files. Default: random.
+---@field remainder? "carry"|"step"|"drop" What becomes of the windows that fill no batch when an epoch ends. Default: carry.
+---@field validation? number|string Held back for evaluation: this share of each file, at its end, or files of their own. Default: 0.1.
 ---@field vocab? integer Words of the tokenizer: ids are below it. Default: this or the model's.
 
 ---@class mpt.batches_fields
 ---@field path string A safetensors file with int32 `tokens` [micro-batches, batch, sequence + 1]; its rows are taken in order.
+---@field remainder? "carry"|"step"|"drop" What becomes of the windows that fill no batch when an epoch ends. Default: carry.
 ---@field vocab? integer Words of the tokenizer: ids are below it. Default: this or the model's.
 
 ---@class mpt.ops_fields
@@ -272,6 +291,27 @@
 ---@field rope? mpt.format What it puts out. Default: the widest input.
 ---@field add? mpt.format Sums other than the stream between blocks, which state.residual decides. Default: the widest input.
 ---@field mul? mpt.format Products of two activations. Default: the widest input.
+
+---@class mpt.checkpoint_fields
+---@field every? integer Attempted steps between checkpoints; 0 saves at the end only. Default: 0.
+---@field keep? integer The newest so many stay, older ones are removed; 0 keeps all. Default: 2.
+
+---@class mpt.watch_fields
+---@field nonfinite? "skip"|"stop" What a gradient with NaN or Inf brings about. Default: skip.
+---@field max_skips? integer Skipped steps in a row that end a run, those not counted that a lower loss scale may cure. Default: 20.
+---@field spike? mpt.spike_fields A loss or gradient norm that stands out. Default: warn at z = 8.
+
+---@class mpt.spike_fields
+---@field action? "off"|"warn"|"skip"|"rollback" What a spike brings about. Default: warn.
+---@field window? integer Applied steps whose losses and gradient norms are compared with. Default: 128.
+---@field z? number Robust z-score (distance from the median in scaled median absolute deviations) from which a value is a spike. Default: 8.
+
+---@class mpt.telemetry_fields
+---@field every? integer Attempted steps between two counts of what every operand lost; 0 takes a hundred over the run, and every 10th step at most. Default: 0.
+
+---@class mpt.file_fields
+---@field path string A file, or a glob.
+---@field weight? number How often a window of this file is taken for one of a file of weight 1: an epoch has it so many times. Default: 1.
 
 ---@class mpt.nn_linear_fields
 ---@field [integer] string|mpt.tensor
@@ -586,14 +626,14 @@ function dynamic(fields) end
 
 ---@class mpt.text
 
----The bytes of a file.
+---The bytes of files.
 ---@param a string|mpt.text_fields
 ---@return mpt.text
 function text(a) end
 
 ---@class mpt.tokens
 
----The ids of a token file; which of the formats it has, its content says.
+---The ids of token files; which of the formats each has, its content says.
 ---@param a string|mpt.tokens_fields
 ---@return mpt.tokens
 function tokens(a) end

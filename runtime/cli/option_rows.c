@@ -170,8 +170,8 @@ const mpt_option_row mpt_option_rows[] = {
      "the same as --set train.seed=N. quantize and probe: of stochastic rounding and random "
      "signs; sample: of the bytes that are drawn; default 0"},
     {"data", 0, "FILE", MPT_OPTION_TEXT, RECIPES | BENCH | RESUME | TRAINS, AT(data), NULL,
-     "trains on this file instead of the recipe's data: tokens or batches where its content "
-     "says so, else its bytes"},
+     "trains on this file, or glob, instead of the recipe's data: tokens or batches where its "
+     "content says so, else its bytes"},
     {"model", 0, "WHICH", MPT_OPTION_CHOICE, RECIPES | BENCH | TRAINS, AT(model), models,
      "auto, full or proxy. run and bench: auto is the full model where it fits in memory and "
      "ends within "

@@ -407,13 +407,22 @@ static mpt_exit check_bench(const mpt_options *options) {
     return MPT_EXIT_USAGE;
 }
 
-/* --data takes the place of the recipe's data; of what is set there the vocabulary fits a file.
+/* --data takes the place of the recipe's data; what is set of how files are read fits any file.
  */
+static bool fits_any_file(const char *path) {
+    static const char *const names[] = {"data.vocab", "data.order", "data.remainder",
+                                        "data.validation"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(path, names[i]) == 0)
+            return true;
+    return false;
+}
+
 static mpt_exit check_data(const mpt_options *o) {
     for (int i = 0; o->data && i < o->n_sets; i++) {
         const char *path = o->sets[i].path;
         bool whole = strcmp(path, "data") == 0;
-        if (!whole && (strncmp(path, "data.", 5) != 0 || strcmp(path, "data.vocab") == 0))
+        if (!whole && (strncmp(path, "data.", 5) != 0 || fits_any_file(path)))
             continue;
         fprintf(stderr,
                 "mptrun: --set %s is of the recipe's data, which --data replaces; leave one "

@@ -18,6 +18,17 @@ bool mpt_file_exists(const char *path);
 /* Whether two paths, links followed, lead to one thing that is there. */
 bool mpt_file_same(const char *a, const char *b);
 
+/* Whether a path has characters that stand for others: * ? [ */
+bool mpt_file_is_glob(const char *path);
+
+/* The paths that a glob matches, as POSIX reads it, sorted by their bytes. None is no error. */
+mpt_status mpt_file_match(mpt_ctx *ctx, mpt_arena *arena, const char *pattern,
+                          const char ***out, int *out_n);
+
+/* What may have been meant by a path that leads nowhere: the name in its folder that is nearest
+ * to its own. NULL where none is near, or the folder cannot be read. */
+const char *mpt_file_nearest(mpt_arena *arena, const char *path);
+
 /* The first n bytes of a regular file: how many there are, 0 where it cannot be read. */
 size_t mpt_file_start(const char *path, unsigned char *out, size_t n);
 

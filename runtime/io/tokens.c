@@ -113,16 +113,20 @@ static mpt_status open_nanogpt(mpt_tokens *t) {
     return MPT_OK;
 }
 
+static void take_bytes(mpt_tokens *t) {
+    t->format = MPT_TOKENS_TEXT;
+    t->type = MPT_TOKEN_U8;
+    t->n = (int64_t)t->map.size;
+    t->data = t->map.data;
+}
+
 static mpt_status open_headerless(mpt_tokens *t, mpt_token_format headerless) {
     if (mpt_is_safetensors(t->map.data, t->map.size))
         return fail(t, "a tensor of tokens is data = batches \"file\"",
                     "is a safetensors file, and no token file");
     if (headerless == MPT_TOKENS_NANOGPT)
         return open_nanogpt(t);
-    t->format = MPT_TOKENS_TEXT;
-    t->type = MPT_TOKEN_U8;
-    t->n = (int64_t)t->map.size;
-    t->data = t->map.data;
+    take_bytes(t);
     return MPT_OK;
 }
 
@@ -151,22 +155,49 @@ static mpt_status open_file(mpt_tokens *t, const char *path, mpt_token_format he
     return mpt_tokens_open_megatron(t, &pair);
 }
 
-mpt_status mpt_tokens_open(mpt_ctx *ctx, mpt_where where, const char *path,
-                           mpt_token_format headerless, mpt_tokens **out) {
-    *out = NULL;
+static mpt_status open_bytes(mpt_tokens *t, const char *path) {
+    t->path = mpt_arena_strdup(&t->arena, path);
+    if (!t->path)
+        return MPT_OUT_OF_MEMORY;
+    MPT_TRY(mpt_file_map_open(t->ctx, t->where, path, &t->map));
+    take_bytes(t);
+    return MPT_OK;
+}
+
+static mpt_tokens *new_tokens(mpt_ctx *ctx, mpt_where where) {
     mpt_tokens *t = mpt_alloc(ctx, sizeof *t);
-    if (!t)
-        return mpt_fail_memory(ctx, sizeof *t);
+    if (!t) {
+        (void)mpt_fail_memory(ctx, sizeof *t);
+        return NULL;
+    }
     t->ctx = ctx;
     t->where = where;
     t->largest = -1;
     mpt_arena_init(&t->arena, ctx);
-    mpt_status status = open_file(t, path, headerless);
+    return t;
+}
+
+/* Hands over what was opened, or drops what was not. */
+static mpt_status give(mpt_tokens *t, mpt_status status, mpt_tokens **out) {
     if (status == MPT_OK)
         *out = t;
     else
         mpt_tokens_close(t);
     return status;
+}
+
+mpt_status mpt_tokens_open(mpt_ctx *ctx, mpt_where where, const char *path,
+                           mpt_token_format headerless, mpt_tokens **out) {
+    *out = NULL;
+    mpt_tokens *t = new_tokens(ctx, where);
+    return t ? give(t, open_file(t, path, headerless), out) : MPT_OUT_OF_MEMORY;
+}
+
+mpt_status mpt_tokens_open_bytes(mpt_ctx *ctx, mpt_where where, const char *path,
+                                 mpt_tokens **out) {
+    *out = NULL;
+    mpt_tokens *t = new_tokens(ctx, where);
+    return t ? give(t, open_bytes(t, path), out) : MPT_OUT_OF_MEMORY;
 }
 
 void mpt_tokens_close(mpt_tokens *tokens) {

@@ -70,6 +70,10 @@ mpt_status mpt_tokens_open(mpt_ctx *ctx, mpt_where where, const char *path,
                            mpt_token_format headerless, mpt_tokens **out);
 void mpt_tokens_close(mpt_tokens *tokens);
 
+/* Opens any file as a text, whatever its content is like: ids are its bytes. */
+mpt_status mpt_tokens_open_bytes(mpt_ctx *ctx, mpt_where where, const char *path,
+                                 mpt_tokens **out);
+
 /* Whether something at this path could be opened so. */
 bool mpt_tokens_exist(const char *path);
 

@@ -100,7 +100,12 @@ static void add_data(finder *f) {
         return;
     if (data->kind == MPT_DATA_SYNTHETIC && !data->where.file && data->set == 0)
         add(f, "", "data", "synthetic");
-    add_record(f, "data", mpt_data_records[data->kind], data);
+    mpt_data_spec said = *data;
+    const mpt_record *record = mpt_data_records[data->kind];
+    if (record != &mpt_record_synthetic && data->order == MPT_ORDER_RANDOM &&
+        data->kind != MPT_DATA_BATCHES) /* which has no end that could leave a remainder */
+        mpt_record_mark(record, &said, mpt_record_lookup(record, "remainder"));
+    add_record(f, "data", record, &said);
 }
 
 mpt_status mpt_plan_find_defaults(mpt_arena *arena, mpt_plan *plan) {

@@ -238,12 +238,19 @@ static json_t *evaluation(const mpt_program *program) {
     return json;
 }
 
-/* Entropies in nats a token; null where unknown. */
-static json_t *data(const mpt_program *program) {
+/* What is trained on: in words, how often, and its entropies in nats a token, null where unknown.
+ * Null as a whole where the host gives all tokens. */
+static json_t *training_data(const mpt_program *program) {
+    const char *run = program->data ? mpt_data_describe_run(program->data) : NULL;
+    if (!program->data || program->phases[0]->graph->own_tokens)
+        return json_null();
     double floor = mpt_data_entropy(program->data);
     double unigram = mpt_data_unigram_entropy(program->data);
-    return json_pack("{s:o, s:o, s:o}", "text", mpt_json_text(mpt_data_describe(program->data)),
-                     "floor", isfinite(floor) ? json_real(floor) : json_null(), "unigram",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "source",
+                     mpt_json_text(mpt_data_describe(program->data)), "windows",
+                     run ? mpt_json_text(run) : json_null(), "epochs",
+                     run ? json_real(mpt_data_epochs(program->data)) : json_null(), "floor",
+                     isfinite(floor) ? json_real(floor) : json_null(), "unigram",
                      isfinite(unigram) ? json_real(unigram) : json_null());
 }
 
@@ -272,7 +279,7 @@ static json_t *whole(const mpt_program *program, const mpt_plan *plan) {
         flops(&plan->flops, 1), "flops_per_step", flops(&plan->flops, step), "speedup_bound",
         plan->bound, "hardware", hardware(plan), "phases", phases(plan), "defaults",
         defaults(plan), "fallbacks", fallbacks(plan), "layers", layers(plan), "warnings",
-        warnings(program), "evaluation", evaluation(program), "data", data(program), "train",
+        warnings(program), "evaluation", evaluation(program), "data", training_data(program), "train",
         training(program));
 }
 

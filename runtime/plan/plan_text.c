@@ -111,6 +111,8 @@ static void print_head(const mpt_plan *plan, mpt_str *out) {
     mpt_text_line(out, "model", text.data);
     if (p->data)
         mpt_text_line(out, "data", mpt_data_describe(p->data));
+    if (p->data && mpt_data_describe_run(p->data))
+        mpt_text_line(out, "windows", mpt_data_describe_run(p->data));
     print_training(&p->train, out);
     print_optimizer(&p->train, out);
     print_lr(&p->train, out);

@@ -89,6 +89,35 @@ const mpt_reference_text mpt_reference_texts[] = {
      "| activations kept in E5M6, tokens sent between experts in FP8 | DeepSeek-V3 (arXiv "
      "2412.19437) |",
      {"not covered", "covered"}},
+    {"Data",
+     "`text` takes the bytes of files, `tokens` the ids of token files, both of one file, of a "
+     "glob (`*`, `?`, `[a-z]`; matches in the order of their bytes), or of a list. Paths are "
+     "looked for from the working directory, then from the recipe's folder.\n\n"
+     "```lua\n"
+     "data = text { \"a.txt\", \"b.txt\", order = \"shuffle\" }\n"
+     "data = tokens { files = { \"web_*.bin\", { path = \"wiki.bin\", weight = 2 } }, vocab = "
+     "50257, validation = \"val.bin\" }\n"
+     "```\n\n"
+     "A window is `train.sequence` tokens and the target behind the last. None goes from one "
+     "file into the next, and training reads none of what is held back for validation: the "
+     "last "
+     "share of each file, or files of their own. With `order = \"random\"` each row of a batch "
+     "is a window that starts anywhere; with `\"shuffle\"` and `\"sequential\"` the files "
+     "are cut into windows that do not overlap, and an epoch has each once. `weight = 2` means "
+     "twice an epoch, or twice as often drawn; 0.5 a half of them, another half each epoch. "
+     "The "
+     "batch of a step depends on the seed and on how many batches came before, on nothing "
+     "else.\n\n"
+     "`train.epochs` is the length of a run whose data has an end. Where the windows of an "
+     "epoch "
+     "fill no whole number of batches, `remainder` says what becomes of the rest: of 10 "
+     "windows "
+     "at 4 a step, two epochs are 5 steps (`\"carry\"`), 6 (`\"step\"`: the last of each "
+     "epoch is a mean over 2 rows, not 4) or 4 (`\"drop\"`). Metrics count the tokens that "
+     "were trained on.\n\n"
+     "`--data FILE` takes a glob too; `data.order`, `data.remainder`, `data.validation` and "
+     "`data.vocab` may be set beside it.",
+     {"data", "files", "epochs", "shuffle", "order", "validation"}},
     {"Errors",
      "What is wrong is told before anything runs, in one line: place, field path, fault, and "
      "the way out.\n\n"
@@ -204,6 +233,8 @@ const mpt_reference_word mpt_reference_examples[] = {
     {"cosine", "lr = cosine { peak = 1e-3, final = 1e-5, warmup = 0.01 }", ""},
     {"wsd", "lr = wsd { peak = 1e-3, final = 1e-5, warmup = 100, decay = 0.2 }", ""},
     {"synthetic", "data = synthetic { seed = 1, vocab = 128 }", ""},
+    {"file", "data = tokens { files = { \"web_*.bin\", { path = \"wiki.bin\", weight = 2 } } }",
+     ""},
     {"text", "data = text \"corpus.txt\"", ""},
     {"tokens", "data = tokens { path = \"train.bin\", vocab = 50257 }", ""},
     {"batches", "data = batches \"batches.safetensors\"", ""},

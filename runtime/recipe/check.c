@@ -181,7 +181,8 @@ static void check_phase(checker *c, int p) {
                          p + 1, phase->name);
     for (int proxy = 0; p > 0 && proxy <= c->recipe->proxy.present; proxy++) {
         mpt_train train = mpt_recipe_train(c->recipe, proxy);
-        if (mpt_phase_start(phase, &train) < train.steps)
+        bool unknown = train.steps == 0; /* in epochs of data that nobody has settled */
+        if (unknown || mpt_phase_start(phase, &train) < train.steps)
             continue;
         mpt_checker_warn(c, MPT_WARNING_NO_EFFECT, phase->where,
                          "phases[%d]: '%s' starts after the %s %lld steps", p + 1, phase->name,

@@ -45,10 +45,16 @@ static mpt_status check_model(const mpt_recipe *recipe) {
 
 static mpt_status check_length(const mpt_recipe *recipe, const mpt_train *said,
                                const char *path) {
-    if (said->steps > 0 && said->tokens > 0)
-        REFUSE(recipe, recipe->where, "give one of them", "%s: steps and tokens are both given",
-               path);
+    bool steps = said->steps > 0, tokens = said->tokens > 0, epochs = said->epochs > 0;
+    if (steps + tokens + epochs > 1)
+        REFUSE(recipe, recipe->where, "give one of them", "%s: %s and %s are both given", path,
+               steps ? "steps" : "tokens", tokens && steps ? "tokens" : "epochs");
     return MPT_OK;
+}
+
+/* A run that is given in epochs has no length before its data is known. */
+static bool is_unknown(const mpt_train *train) {
+    return train->epochs > 0 && train->steps == 0;
 }
 
 /* Spans that the proxy inherits are counted in the full run's unit. */
@@ -86,6 +92,19 @@ static mpt_status check_lr(const mpt_recipe *recipe, const mpt_train *train, con
     return MPT_OK;
 }
 
+/* Windows that are drawn with replacement end nowhere. A file that is given instead of the
+ * recipe's data is judged when it is known (mpt_data_settle). */
+static mpt_status check_epochs(const mpt_recipe *recipe, const char *path) {
+    const mpt_data_spec *data = &recipe->data;
+    bool files = data->kind == MPT_DATA_TEXT || data->kind == MPT_DATA_TOKENS;
+    if (files && data->order == MPT_ORDER_RANDOM)
+        REFUSE(recipe, recipe->where, "say data.order = \"shuffle\", or give train.steps",
+               "%s.epochs: data.order is random, which draws windows with replacement and has "
+               "no epochs",
+               path);
+    return MPT_OK;
+}
+
 static mpt_status check_train(const mpt_recipe *recipe, bool proxy) {
     const char *path = proxy ? "train.proxy" : "train";
     mpt_train train = mpt_recipe_train(recipe, proxy);
@@ -96,7 +115,7 @@ static mpt_status check_train(const mpt_recipe *recipe, bool proxy) {
     if (train.sequence < 1)
         REFUSE(recipe, recipe->where, "give tokens a sequence: sequence = 1024",
                "%s.sequence: is missing", path);
-    if (train.steps < 1)
+    if (train.steps < 1 && !is_unknown(&train))
         REFUSE(recipe, recipe->where, "give steps = 1000, or tokens = 1e9",
                "%s: the run has no length", path);
     if (train.batch % train.micro_batch)
@@ -108,14 +127,30 @@ static mpt_status check_train(const mpt_recipe *recipe, bool proxy) {
                "%s.watch.spike.action: rollback needs checkpoints to go back to", path);
     if (proxy)
         MPT_TRY(check_inherited(recipe, &train));
-    return check_lr(recipe, &train, path);
+    return is_unknown(&train) ? check_epochs(recipe, path) : check_lr(recipe, &train, path);
 }
 
+/* A list names files of its own, and an end comes only where there are epochs. */
 static mpt_status check_data(const mpt_recipe *recipe) {
-    mpt_where where = recipe->data.where.file ? recipe->data.where : recipe->where;
-    if (recipe->data.kind != MPT_DATA_SYNTHETIC && (!recipe->data.path || !*recipe->data.path))
+    const mpt_data_spec *data = &recipe->data;
+    mpt_where where = data->where.file ? data->where : recipe->where;
+    bool path = data->path && *data->path;
+    if (path && data->n_files > 0)
+        REFUSE(recipe, where, "put it into the list", "data: path and files are both given");
+    if (data->kind != MPT_DATA_SYNTHETIC && !path && data->n_files == 0)
         REFUSE(recipe, where, "give a file: data = text \"corpus.txt\"",
                "data.path: there is no file");
+    for (int i = 0; i < data->n_files; i++)
+        if (!data->files[i].path || !*data->files[i].path)
+            REFUSE(recipe, data->files[i].where, "give one: { path = \"a.bin\", weight = 2 }",
+                   "data.files[%d].path: there is no file", i + 1);
+    if (data->validation.path && !*data->validation.path)
+        REFUSE(recipe, where, "give a share or a file: validation = 0.1",
+               "data.validation: there is no file");
+    bool files = data->kind == MPT_DATA_TEXT || data->kind == MPT_DATA_TOKENS;
+    if (files && data->order == MPT_ORDER_RANDOM && mpt_data_spec_says(data, "remainder"))
+        REFUSE(recipe, where, "say order = \"shuffle\", or leave it out",
+               "data.remainder: data.order is random, which has no epochs that could end");
     return MPT_OK;
 }
 
@@ -255,8 +290,9 @@ static mpt_status check_phases(mpt_recipe *recipe) {
                 REFUSE(recipe, phases[i].where, "give each phase a name of its own",
                        "phases[%d]: there is a phase '%s' already", i + 1, phases[i].name);
         /* The first phase's 0 is the same start as a step and as a fraction. */
-        bool order =
-            i == 1 ? starts_late(&phases[1]) : in_order(&phases[i - 1], &phases[i], &train);
+        bool order = i == 1
+                         ? starts_late(&phases[1])
+                         : is_unknown(&train) || in_order(&phases[i - 1], &phases[i], &train);
         if (!order)
             REFUSE(recipe, phases[i].where, "list phases in the order in which they start",
                    "phases[%d].%s: '%s' does not start after '%s'", i + 1,
@@ -283,6 +319,12 @@ static mpt_status check_loss_scale(const mpt_recipe *recipe) {
                "precision.loss_scale.init: %g is not between min %g and max %g", scale->init,
                scale->min, scale->max);
     return MPT_OK;
+}
+
+mpt_status mpt_recipe_settle_epochs(mpt_recipe *recipe, bool proxy, int64_t steps) {
+    recipe->epoch_steps[proxy] = steps;
+    MPT_TRY(check_train(recipe, proxy));
+    return proxy ? MPT_OK : check_phases(recipe);
 }
 
 mpt_status mpt_recipe_freeze(mpt_recipe *recipe) {

@@ -72,6 +72,13 @@ static void print_span(const mpt_span *span, mpt_str *out) {
     mpt_str_printf(out, "%.17g%s", span->value, span->fraction ? " of the run" : "");
 }
 
+static void print_part(const mpt_part *part, mpt_str *out) {
+    if (part->path)
+        mpt_str_printf(out, "%s\n", part->path);
+    else
+        mpt_str_printf(out, "%.17g\n", part->share);
+}
+
 static const char *choice_name(const mpt_field *field, int64_t value) {
     for (const mpt_choice *c = field->choices; c->name; c++)
         if (c->value == value)
@@ -127,6 +134,9 @@ static void print_field(const mpt_field *field, const void *member, const char *
         print_span(member, out);
         mpt_str_printf(out, "\n");
         return;
+    case MPT_FIELD_PART:
+        print_part(member, out);
+        return;
     case MPT_FIELD_STRING:
         mpt_str_printf(out, "%s\n",
                        *(const char *const *)member ? *(const char *const *)member : "");
@@ -137,14 +147,24 @@ static void print_field(const mpt_field *field, const void *member, const char *
     }
 }
 
+/* Whether a member is as its row's default leaves it. */
+static bool has_default(const mpt_field *field, const void *member) {
+    mpt_part initial = {0, NULL}; /* the largest of late members, aligned for all */
+    mpt_setting value;
+    mpt_setting_parse(field, field->by_default, &value);
+    (void)mpt_field_store(field, &initial, &value);
+    return memcmp(&initial, member, field->bytes) == 0;
+}
+
 /* Rows that decide no number of a run that goes well; and rows that came later than hashes did,
  * which are printed where they say something. */
 static bool is_left_out(const mpt_field *field, const void *member) {
     if (field->record == &mpt_record_checkpoint || field->record == &mpt_record_watch ||
         field->record == &mpt_record_telemetry)
         return true;
-    return field->record == &mpt_record_recompute &&
-           ((const mpt_recompute *)member)->every == 0;
+    if (field->record == &mpt_record_recompute)
+        return ((const mpt_recompute *)member)->every == 0;
+    return field->late && has_default(field, member);
 }
 
 /* All rows of a record that have a member of their own; eval, a view, decides no numbers. */
@@ -263,11 +283,16 @@ void mpt_recipe_canonical(const mpt_recipe *recipe, mpt_str *out) {
         print_phase(recipe, i, out);
     for (int proxy = 0; proxy <= recipe->proxy.present; proxy++) {
         mpt_train train = mpt_recipe_train(recipe, proxy);
+        if (train.epochs > 0) /* how many steps they are is up to the data */
+            train.steps = 0;
         print_record(&mpt_record_train, &train, proxy ? "train.proxy" : "train", out);
     }
     const mpt_record *data = mpt_data_records[recipe->data.kind];
     mpt_str_printf(out, "data = %s\n", data->name);
     print_record(data, &recipe->data, "data", out);
+    for (int i = 0; i < recipe->data.n_files; i++)
+        mpt_str_printf(out, "data.files[%d] = %s, %.17g\n", i + 1, recipe->data.files[i].path,
+                       recipe->data.files[i].weight);
 }
 
 mpt_status mpt_recipe_hash(const mpt_recipe *recipe, char out[17]) {

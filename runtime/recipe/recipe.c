@@ -158,6 +158,12 @@ mpt_status mpt_recipe_append_allow(mpt_recipe *recipe, const char *name, mpt_whe
 
 /* ---- training settings ---- */
 
+static bool is_length(const mpt_field *field) {
+    return field->offset == offsetof(mpt_train, steps) ||
+           field->offset == offsetof(mpt_train, tokens) ||
+           field->offset == offsetof(mpt_train, epochs);
+}
+
 mpt_train mpt_recipe_train(const mpt_recipe *recipe, bool proxy) {
     mpt_train train = recipe->train;
     const mpt_train *over = &recipe->train_proxy;
@@ -166,10 +172,10 @@ mpt_train mpt_recipe_train(const mpt_recipe *recipe, bool proxy) {
         const mpt_field *field = &record->fields[i];
         if (!mpt_record_has(record, over, field))
             continue;
-        if (field->offset == offsetof(mpt_train, steps))
+        if (is_length(field)) { /* of the run: it replaces whichever the full model has */
+            train.steps = train.epochs = 0;
             train.tokens = 0;
-        if (field->offset == offsetof(mpt_train, tokens))
-            train.steps = 0;
+        }
         memcpy((char *)&train + field->offset, (const char *)over + field->offset,
                field->bytes);
         if (field->record == &mpt_record_eval) {
@@ -180,6 +186,8 @@ mpt_train mpt_recipe_train(const mpt_recipe *recipe, bool proxy) {
     }
     if (train.micro_batch == 0)
         train.micro_batch = proxy ? train.batch : 1;
+    if (train.epochs > 0 && train.steps == 0 && train.tokens <= 0)
+        train.steps = recipe->epoch_steps[proxy];
     train.steps = mpt_train_steps(&train);
     return train;
 }

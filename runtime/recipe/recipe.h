@@ -161,8 +161,9 @@ typedef struct mpt_telemetry {
 
 typedef struct mpt_train {
     uint64_t set;        /* one bit a schema row: what the recipe said, for proxy overrides */
-    int64_t steps;       /* 0: given by tokens */
-    double tokens;       /* 0: given by steps */
+    int64_t steps;       /* 0: given otherwise */
+    double tokens;       /* 0: given otherwise */
+    int64_t epochs;      /* 0: given otherwise; else steps are known once the data is */
     int64_t batch;       /* sequences an optimizer step */
     int64_t micro_batch; /* 0: the default, 1 for the full model, batch for the proxy */
     int64_t sequence;
@@ -205,17 +206,63 @@ typedef enum mpt_data_kind {
     MPT_DATA_TOKENS,
     MPT_DATA_BATCHES
 } mpt_data_kind;
-typedef struct mpt_data_spec {
-    mpt_data_kind kind;
-    const char *path; /* of a file, as written; resolved from the working, then the recipe's
-                         folder */
-    uint64_t seed;    /* synthetic: of the language; 0 is the default language */
-    int32_t vocab;    /* synthetic: words of the language */
-    int64_t words;    /* tokens, batches: ids are below it; 0: not stated */
-    bool words_set;   /* the vocabulary was set, and so is meant for a file given instead */
+
+/* In which order training takes the windows of its files. */
+typedef enum mpt_data_order {
+    MPT_ORDER_RANDOM,    /* each starts anywhere: drawn with replacement, without epochs */
+    MPT_ORDER_SHUFFLE,   /* each once an epoch, in an order of the epoch's own */
+    MPT_ORDER_SEQUENTIAL /* each once an epoch, one behind the other */
+} mpt_data_order;
+
+/* What becomes of the windows that fill no batch when an epoch ends. */
+typedef enum mpt_remainder {
+    MPT_REMAINDER_CARRY, /* the batch is filled from the next epoch */
+    MPT_REMAINDER_STEP,  /* they are a short step of their own */
+    MPT_REMAINDER_DROP
+} mpt_remainder;
+
+/* A share of the data, or a path of its own. */
+typedef struct mpt_part {
+    double share;     /* where path is NULL */
+    const char *path; /* or a glob */
+} mpt_part;
+
+/* One of several files. */
+typedef struct mpt_data_file {
+    const char *path; /* or a glob */
+    double weight;    /* how often its windows come for one of a file of weight 1 */
     uint64_t set;     /* bit i: field i of its record was said */
     mpt_where where;
+} mpt_data_file;
+
+typedef struct mpt_data_spec {
+    mpt_data_kind kind;
+    const char *path; /* of a file, or a glob, as written; resolved from the working, then the
+                         recipe's folder; NULL where there is a list */
+    mpt_data_file *files; /* text, tokens: the list, in the recipe's arena */
+    int32_t n_files, cap_files;
+    mpt_data_order order;    /* text, tokens */
+    mpt_remainder remainder; /* all but synthetic */
+    mpt_part validation;     /* text, tokens; see mpt_data_spec_validation */
+    uint64_t seed;           /* synthetic: of the language; 0 is the default language */
+    int32_t vocab;           /* synthetic: words of the language */
+    int64_t words;           /* tokens, batches: ids are below it; 0: not stated */
+    bool words_set;      /* the vocabulary was set, and so is meant for a file given instead */
+    bool validation_set; /* and so was the validation */
+    uint64_t set;        /* bit i: field i of its record was said */
+    mpt_where where;
 } mpt_data_spec;
+
+/* Appends a file with the defaults of its rows; NULL when out of memory (error set). It holds
+ * until the next. */
+mpt_data_file *mpt_data_spec_append(mpt_recipe *recipe, mpt_data_spec *data);
+
+/* Whether a field of the spec's word was said; of synthetic, one that was set for a file that
+ * takes its place (data.order). */
+bool mpt_data_spec_says(const mpt_data_spec *spec, const char *name);
+
+/* What is held back of its files: as said, else a tenth. */
+mpt_part mpt_data_spec_validation(const mpt_data_spec *spec);
 
 /* ---- the model ---- */
 
@@ -310,6 +357,8 @@ struct mpt_recipe {
     mpt_train train;           /* of the full model */
     mpt_train train_proxy;     /* only the fields in its `set` count; see mpt_recipe_train */
     mpt_written_lr written[2]; /* of `train` and of `train_proxy`; for set.c */
+    int64_t epoch_steps[2]; /* steps of the full model's run and of the proxy's where they are
+                               given in epochs, once the data is known; 0 before */
     mpt_data_spec data;
     int n_allow, cap_allow;
     const char **allow; /* names of warnings to keep quiet */
@@ -344,7 +393,8 @@ mpt_status mpt_recipe_set_at(mpt_recipe *recipe, const char *path, const char *v
                              mpt_where where);
 
 /* The training settings that count for the full model or for the proxy: overrides merged, steps
- * and micro_batch filled in (tokens > 0 still tells that the run was given in tokens). */
+ * and micro_batch filled in (tokens > 0 still tells that the run was given in tokens). Steps of
+ * a run in epochs are 0 until mpt_recipe_settle_epochs. */
 mpt_train mpt_recipe_train(const mpt_recipe *recipe, bool proxy);
 
 /* Lengths in optimizer steps: of the run (tokens are rounded up), of a span of it, and the
@@ -361,6 +411,10 @@ double mpt_loss_scale_first(const mpt_loss_scale *scale);
 
 /* Checks what can be checked without a model, fills defaults, makes the one implicit phase. */
 mpt_status mpt_recipe_freeze(mpt_recipe *recipe);
+
+/* How many steps the epochs of the full model's run are, or of the proxy's; checks what could
+ * not be checked before that was known. */
+mpt_status mpt_recipe_settle_epochs(mpt_recipe *recipe, bool proxy, int64_t steps);
 
 /* The format of values where products compute in `compute`: itself, and fp32 for tf32, which is
  * a way to multiply and not one to keep what comes out. */

@@ -1,6 +1,7 @@
 /* The schema at work: looks rows up, checks values against them and stores them.
  *
- * The rows are in schema_quantizer.c, schema_precision.c and schema_train.c. Conversion (store)
+ * The rows are in schema_quantizer.c, schema_precision.c, schema_train.c and
+ * schema_data.c. Conversion (store)
  * knows no context and no text, so that defaults pass through the same code as what a user
  * wrote; mpt_record_set turns what went wrong into words (schema_error.c). */
 #include "recipe/schema_store.h"
@@ -20,7 +21,7 @@ static const mpt_record *const records[] = {
     &mpt_record_cosine,      &mpt_record_wsd,           &mpt_record_synthetic,
     &mpt_record_text,        &mpt_record_tokens,        &mpt_record_batches,
     &mpt_record_ops,         &mpt_record_checkpoint,    &mpt_record_watch,
-    &mpt_record_spike,       &mpt_record_telemetry,
+    &mpt_record_spike,       &mpt_record_telemetry,     &mpt_record_file,
 };
 
 const mpt_record *mpt_record_find(const char *name) {
@@ -158,6 +159,15 @@ static mpt_problem store_pair(const mpt_field *field, void *member, const mpt_se
     return MPT_PROBLEM_NONE;
 }
 
+/* A share; a path is copied by mpt_record_set, which has the arena. */
+static mpt_problem store_part(const mpt_field *field, void *member, const mpt_setting *value) {
+    mpt_part part = {0, NULL};
+    mpt_problem problem = store_number(field, &part.share, value);
+    if (!problem)
+        memcpy(member, &part, sizeof part);
+    return problem;
+}
+
 static mpt_problem store_block(const mpt_field *field, void *member, const mpt_setting *value) {
     bool list = value->kind == MPT_SETTING_NUMBERS && value->n == 2;
     if (!list && value->kind != MPT_SETTING_STRING)
@@ -242,6 +252,8 @@ mpt_problem mpt_field_store(const mpt_field *field, void *member, const mpt_sett
         return store_span(field, member, value);
     case MPT_FIELD_PAIR:
         return store_pair(field, member, value);
+    case MPT_FIELD_PART:
+        return store_part(field, member, value);
     case MPT_FIELD_BLOCK:
         return store_block(field, member, value);
     case MPT_FIELD_CHOICE:

@@ -18,6 +18,7 @@ typedef enum mpt_field_type {
     MPT_FIELD_SPAN,   /* mpt_span: an integer or float with fraction rule of recipes.md */
     MPT_FIELD_BLOCK,  /* int32_t[2]: "tensor", "row" or {rows, cols}; out of `choices` */
     MPT_FIELD_PAIR,   /* double[2] */
+    MPT_FIELD_PART,   /* mpt_part: a share in min..max, or a path */
     MPT_FIELD_RECORD, /* an embedded struct with its own record; set by mpt_record_put, or by
                          mpt_record_set with a name out of `choices` or `variants`, or with the
                          value of its field where it, or its first variant, has only one, and
@@ -53,6 +54,7 @@ typedef struct mpt_field {
     bool always; /* RECORD: it is there whether said or not, with the defaults of its rows */
     bool refined; /* FORMAT: the member is the `format` of a mpt_quantizer, and fields of one may
                      follow the word: bf16 { rounding = "stochastic" } */
+    bool late;   /* came later than hashes did: in none where it has its default */
 } mpt_field;
 
 typedef struct mpt_record {
@@ -66,6 +68,7 @@ typedef struct mpt_record {
 } mpt_record;
 
 /* The records, by name, and the struct each is a view of:
+ *   "file"                                     mpt_data_file
  *   "recipe" "precision" "state" "ops"         mpt_recipe
  *   "train" "proxy" "eval"                     mpt_train
  *   "recompute"                                mpt_recompute

@@ -130,6 +130,10 @@ void mpt_schema_accepted(const mpt_field *field, char text[MPT_ACCEPTED_TEXT]) {
     case MPT_FIELD_SPAN:
         append(text, "a whole number, or a fraction of the run from 0.0 to 1.0");
         return;
+    case MPT_FIELD_PART:
+        append(text, "a path, or a share");
+        range_text(field, text);
+        return;
     case MPT_FIELD_PAIR:
         append(text, "two numbers");
         range_text(field, text);

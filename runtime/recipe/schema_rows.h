@@ -1,7 +1,7 @@
 /* What the row files share: the list of records, and the macro that ties a row to its member.
  *
  * Rows stand in schema_quantizer.c (formats and their fields), schema_precision.c (rules,
- * phases) and schema_train.c (training and data); schema.c reads them. */
+ * phases), schema_train.c (training) and schema_data.c (data); schema.c reads them. */
 #ifndef MPT_RECIPE_SCHEMA_ROWS_H
 #define MPT_RECIPE_SCHEMA_ROWS_H
 
@@ -33,7 +33,7 @@ extern const mpt_record mpt_record_train, mpt_record_proxy, mpt_record_recompute
     mpt_record_eval, mpt_record_checkpoint, mpt_record_spike, mpt_record_watch,
     mpt_record_telemetry, mpt_record_adamw, mpt_record_sgd, mpt_record_constant,
     mpt_record_linear, mpt_record_cosine, mpt_record_wsd, mpt_record_synthetic, mpt_record_text,
-    mpt_record_tokens, mpt_record_batches;
+    mpt_record_tokens, mpt_record_batches, mpt_record_file;
 extern const mpt_record *const mpt_data_records[]; /* by mpt_data_kind */
 
 #endif

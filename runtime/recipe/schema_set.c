@@ -39,7 +39,10 @@ static mpt_status set_string(mpt_ctx *ctx, mpt_arena *arena, const mpt_field *fi
     const char *copy = mpt_arena_strdup(arena, value->string);
     if (!copy)
         return MPT_OUT_OF_MEMORY;
-    memcpy(member, &copy, sizeof copy);
+    if (field->type == MPT_FIELD_PART)
+        memcpy((char *)member + offsetof(mpt_part, path), &copy, sizeof copy);
+    else
+        memcpy(member, &copy, sizeof copy);
     return MPT_OK;
 }
 
@@ -68,7 +71,9 @@ mpt_status mpt_record_set(mpt_ctx *ctx, mpt_arena *arena, const mpt_record *reco
     if (!field)
         return MPT_INVALID;
     void *member = field->offset == SIZE_MAX ? (void *)nowhere : (char *)object + field->offset;
-    if (field->type == MPT_FIELD_STRING)
+    bool text = field->type == MPT_FIELD_STRING ||
+                (field->type == MPT_FIELD_PART && value->kind == MPT_SETTING_STRING);
+    if (text)
         MPT_TRY(set_string(ctx, arena, field, member, path, value, where));
     double old[16]; /* the largest struct with variants, aligned for all of them */
     bool again = field->variants && mpt_record_has(record, object, field);
@@ -77,7 +82,7 @@ mpt_status mpt_record_set(mpt_ctx *ctx, mpt_arena *arena, const mpt_record *reco
     mpt_problem problem = MPT_PROBLEM_NONE;
     if (field->refined && value->kind == MPT_SETTING_STRING)
         MPT_TRY(mpt_state_format_parse(ctx, arena, field, member, path, value, where));
-    else if (field->type != MPT_FIELD_STRING)
+    else if (!text)
         problem = mpt_field_store(field, member, value);
     if (problem)
         return mpt_schema_fail_value(ctx, field, problem, path, value, where);
@@ -138,7 +143,8 @@ void mpt_setting_parse(const mpt_field *field, const char *text, mpt_setting *ou
     if (type == MPT_FIELD_RECORD && mpt_field_plain(field))
         type = mpt_field_plain(field)->fields[0].type;
     *out = (mpt_setting){.kind = MPT_SETTING_STRING, .string = text};
-    bool numeric = type == MPT_FIELD_INT || type == MPT_FIELD_NUMBER || type == MPT_FIELD_SPAN;
+    bool numeric = type == MPT_FIELD_INT || type == MPT_FIELD_NUMBER ||
+                   type == MPT_FIELD_SPAN || type == MPT_FIELD_PART;
     if (numeric && *text && strspn(text, "+-0123456789") == strlen(text)) {
         out->integer = strtoll(text, &end, 10); /* past the range it gives the nearest */
         out->number = (double)out->integer;

@@ -242,6 +242,11 @@ static const mpt_field train_fields[] = {
      .by_default = "this or tokens", .doc = "Optimizer steps.", .source = ""},
     {"tokens", MPT_FIELD_NUMBER, MEMBER(mpt_train, tokens), 1, 1e18,
      .by_default = "this or steps", .doc = "Tokens, rounded up to steps.", .source = ""},
+    {"epochs", MPT_FIELD_INT, MEMBER(mpt_train, epochs), 1, 1e9, .late = true,
+     .by_default = "this or steps",
+     .doc = "Times that training goes through its data, which needs an order with an end: "
+            "`shuffle`, `sequential` or batches. Rounded up to steps.",
+     .source = ""},
     {"batch", MPT_FIELD_INT, MEMBER(mpt_train, batch), 1, 1 << 24, .by_default = "required",
      .doc = "Sequences an optimizer step.", .source = ""},
     {"micro_batch", MPT_FIELD_INT, MEMBER(mpt_train, micro_batch), 1, 1 << 24,
@@ -295,70 +300,3 @@ const mpt_record mpt_record_proxy = {"proxy",
                                      offsetof(mpt_train, set),
                                      sizeof(mpt_train),
                                      -1};
-
-/* ---- data ---- */
-
-static const mpt_field synthetic_fields[] = {
-    {"seed", MPT_FIELD_INT, MEMBER(mpt_data_spec, seed), 0, COUNT_MAX, .by_default = "0",
-     .doc = "Another seed is another language.", .source = ""},
-    {"vocab", MPT_FIELD_INT, MEMBER(mpt_data_spec, vocab), 32, 65536, .by_default = "128",
-     .doc = "Words of the language, of which the model's vocabulary is made.", .source = ""},
-};
-static const mpt_field text_fields[] = {
-    {"path", MPT_FIELD_STRING, MEMBER(mpt_data_spec, path), .by_default = "required",
-     .doc = "A file whose bytes are the tokens.", .source = ""},
-};
-const mpt_record mpt_record_synthetic = {
-    "synthetic",
-    "An endless language with grammar and repeats, whose entropy is known.",
-    synthetic_fields,
-    MPT_COUNT(synthetic_fields),
-    offsetof(mpt_data_spec, set),
-    sizeof(mpt_data_spec),
-    MPT_DATA_SYNTHETIC};
-const mpt_record mpt_record_text = {"text",
-                                    "The bytes of a file.",
-                                    text_fields,
-                                    MPT_COUNT(text_fields),
-                                    offsetof(mpt_data_spec, set),
-                                    sizeof(mpt_data_spec),
-                                    MPT_DATA_TEXT};
-
-#define WORDS_ROW                                                                              \
-    {                                                                                          \
-        "vocab", MPT_FIELD_INT, MEMBER(mpt_data_spec, words), 1, INT32_MAX,                    \
-            .by_default = "this or the model's",                                               \
-            .doc = "Words of the tokenizer: ids are below it.", .source = ""                   \
-    }
-
-static const mpt_field tokens_fields[] = {
-    {"path", MPT_FIELD_STRING, MEMBER(mpt_data_spec, path), .by_default = "required",
-     .doc = "A file of nanoGPT's, a shard of llm.c's, or a pair of Megatron's.", .source = ""},
-    WORDS_ROW,
-};
-static const mpt_field batches_fields[] = {
-    {"path", MPT_FIELD_STRING, MEMBER(mpt_data_spec, path), .by_default = "required",
-     .doc = "A safetensors file with int32 `tokens` [micro-batches, batch, sequence + 1]; its "
-            "rows are taken in order.",
-     .source = ""},
-    WORDS_ROW,
-};
-const mpt_record mpt_record_tokens = {
-    "tokens",
-    "The ids of a token file; which of the formats it has, its content says.",
-    tokens_fields,
-    MPT_COUNT(tokens_fields),
-    offsetof(mpt_data_spec, set),
-    sizeof(mpt_data_spec),
-    MPT_DATA_TOKENS};
-const mpt_record mpt_record_batches = {
-    "batches",
-    "Batches that were cut before; what the run leaves over is its validation.",
-    batches_fields,
-    MPT_COUNT(batches_fields),
-    offsetof(mpt_data_spec, set),
-    sizeof(mpt_data_spec),
-    MPT_DATA_BATCHES};
-
-const mpt_record *const mpt_data_records[] = {&mpt_record_synthetic, &mpt_record_text,
-                                              &mpt_record_tokens, &mpt_record_batches, NULL};

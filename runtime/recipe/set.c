@@ -69,18 +69,30 @@ static bool refit_lr(mpt_lr *lr, mpt_written_lr *written, const mpt_train *befor
     return absolute;
 }
 
-/* train.steps and train.tokens: one drops the other, and both drop what the proxy had. */
-static mpt_status set_length(mpt_recipe *recipe, const mpt_text_setting *setting, bool steps) {
+static const char *const lengths[] = {"steps", "tokens", "epochs"};
+
+static bool is_length(const char *name) {
+    for (size_t i = 0; i < MPT_COUNT(lengths); i++)
+        if (strcmp(name, lengths[i]) == 0)
+            return true;
+    return false;
+}
+
+/* train.steps, train.tokens and train.epochs: one drops the others, and all that the proxy had.
+ */
+static mpt_status set_length(mpt_recipe *recipe, const mpt_text_setting *setting,
+                             const char *name) {
     mpt_train full = mpt_recipe_train(recipe, false), proxy = mpt_recipe_train(recipe, true);
     MPT_TRY(
         mpt_record_set_under(recipe->ctx, &recipe->arena, &mpt_record_recipe, recipe, setting));
-    clear_bit(&recipe->train, steps ? "tokens" : "steps");
-    if (steps)
-        recipe->train.tokens = 0;
-    else
-        recipe->train.steps = 0;
-    clear_bit(&recipe->train_proxy, "steps");
-    clear_bit(&recipe->train_proxy, "tokens");
+    for (size_t i = 0; i < MPT_COUNT(lengths); i++) {
+        clear_bit(&recipe->train_proxy, lengths[i]);
+        if (strcmp(name, lengths[i]) != 0)
+            clear_bit(&recipe->train, lengths[i]);
+    }
+    recipe->train.steps = *name == 's' ? recipe->train.steps : 0;
+    recipe->train.tokens = *name == 't' ? recipe->train.tokens : 0;
+    recipe->train.epochs = *name == 'e' ? recipe->train.epochs : 0;
     bool refit = refit_lr(&recipe->train.lr, &recipe->written[0], &full, &recipe->train);
     if (has_bit(&recipe->train_proxy, "lr"))
         refit =
@@ -121,8 +133,8 @@ static mpt_status set_train(mpt_recipe *recipe, const mpt_text_setting *setting,
         return mpt_record_set_under(recipe->ctx, &recipe->arena, &mpt_record_proxy,
                                     &recipe->train_proxy, &proxy);
     }
-    if (strcmp(rest, "steps") == 0 || strcmp(rest, "tokens") == 0)
-        return set_length(recipe, setting, *rest == 's');
+    if (is_length(rest))
+        return set_length(recipe, setting, rest);
     bool whole = !strchr(rest, '.');
     for (int i = 0; i < mpt_record_proxy.n_fields; i++) {
         const mpt_field *field = &mpt_record_proxy.fields[i];
@@ -174,6 +186,48 @@ static void state_words(mpt_data_spec *data) {
         data->words = data->vocab;
 }
 
+/* Words of data. Those that only files have are taken by a recipe without files too, for the
+ * one that --data or a host gives instead: mpt_data_open refuses them where none is. */
+static mpt_status set_data(mpt_recipe *recipe, const mpt_text_setting *setting,
+                           const char *name) {
+    mpt_data_spec *data = &recipe->data;
+    bool synthetic = data->kind == MPT_DATA_SYNTHETIC;
+    if (synthetic && (strcmp(name, "order") == 0 || strcmp(name, "remainder") == 0 ||
+                      strcmp(name, "validation") == 0)) {
+        mpt_text_setting inner = {"data", name, setting->text, setting->where};
+        MPT_TRY(
+            mpt_record_set_under(recipe->ctx, &recipe->arena, &mpt_record_text, data, &inner));
+    } else {
+        MPT_TRY(mpt_record_set_under(recipe->ctx, &recipe->arena, &mpt_record_recipe, recipe,
+                                     setting));
+    }
+    if (strcmp(name, "vocab") == 0)
+        state_words(data);
+    if (strcmp(name, "path") == 0)
+        data->n_files = 0; /* instead of the list */
+    data->validation_set |= strcmp(name, "validation") == 0;
+    return MPT_OK;
+}
+
+/* Another word for data: what was set before it, for the file to come, is this file's. */
+static mpt_status set_data_word(mpt_recipe *recipe, const mpt_text_setting *setting) {
+    static const char *const names[] = {"remainder", "order", "validation"};
+    mpt_data_spec before = recipe->data;
+    MPT_TRY(
+        mpt_record_set_under(recipe->ctx, &recipe->arena, &mpt_record_recipe, recipe, setting));
+    mpt_data_spec *data = &recipe->data;
+    const mpt_record *record = mpt_data_records[data->kind];
+    for (size_t i = 0; before.kind == MPT_DATA_SYNTHETIC && i < MPT_COUNT(names); i++) {
+        const mpt_field *field = mpt_record_lookup(record, names[i]);
+        if (!field || !mpt_data_spec_says(&before, names[i]))
+            continue;
+        memcpy((char *)data + field->offset, (char *)&before + field->offset, field->bytes);
+        mpt_record_mark(record, data, field);
+    }
+    data->validation_set = before.validation_set;
+    return MPT_OK;
+}
+
 mpt_status mpt_recipe_set_at(mpt_recipe *recipe, const char *path, const char *value,
                              mpt_where where) {
     mpt_text_setting setting = {"", strcmp(path, "seed") == 0 ? "train.seed" : path, value,
@@ -197,11 +251,10 @@ mpt_status mpt_recipe_set_at(mpt_recipe *recipe, const char *path, const char *v
         recipe->base_where = where;
     if (strcmp(setting.path, "precision.state.residual") == 0)
         recipe->residual_where = where;
-    MPT_TRY(mpt_record_set_under(recipe->ctx, &recipe->arena, &mpt_record_recipe, recipe,
-                                 &setting));
-    if (strcmp(setting.path, "data.vocab") == 0)
-        state_words(&recipe->data);
-    return MPT_OK;
+    if (starts_with(setting.path, "data", &rest))
+        return rest ? set_data(recipe, &setting, rest) : set_data_word(recipe, &setting);
+    return mpt_record_set_under(recipe->ctx, &recipe->arena, &mpt_record_recipe, recipe,
+                                &setting);
 }
 
 mpt_status mpt_recipe_set(mpt_recipe *recipe, const char *path, const char *value) {

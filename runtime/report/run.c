@@ -87,7 +87,7 @@ void mpt_run_judge(const mpt_run_data *data, mpt_run_verdict *out) {
 static void put_facts(mpt_page *page, const mpt_run_data *data) {
     int n = data->step.n;
     const char *model = mpt_json_string(data->plan, "model");
-    const char *text = mpt_json_string(json_object_get(data->plan, "data"), "text");
+    const char *text = mpt_json_string(json_object_get(data->plan, "data"), "source");
     mpt_page_begin_facts(page);
     if (model)
         mpt_page_fact(page, "model", "%s", model);

@@ -1,8 +1,8 @@
 /* Batches that somebody else cut: the tensor `tokens` of a safetensors file, int32
  * [micro-batches, batch, sequence + 1].
  *
- * Training takes its rows in order, so that another trainer's run can be followed step by step,
- * and starts over behind the last one. The rows that a run leaves over are its validation. */
+ * Training takes its rows in order, so that another trainer's run can be followed step by step:
+ * all of them are an epoch. The rows that a run leaves over are its validation. */
 #include "train/data_windows.h"
 
 #include <math.h>
@@ -12,42 +12,29 @@
 
 typedef struct batches {
     mpt_safetensors *file;
-    mpt_tokens ids;   /* a view of the tensor, for the calls of io/tokens.h */
-    int64_t rows;     /* in all */
-    int64_t in_batch; /* rows a step takes: those of the run, before it is known the file's */
-    int64_t length;   /* of a row: a sequence and its last target */
-    int64_t trained;  /* rows that the run takes, from the first on */
+    mpt_tokens ids;  /* a view of the tensor, for the calls of io/tokens.h */
+    int64_t rows;    /* in all */
+    int64_t length;  /* of a row: a sequence and its last target */
+    int64_t trained; /* rows that the run takes, from the first on */
 } batches;
 
-static mpt_status check(const mpt_data *data, int64_t sequence) {
-    const batches *b = data->self;
+static mpt_status settle(mpt_data *data) {
+    batches *b = data->self;
     mpt_status status;
     if (b->rows == 0)
         return MPT_FAIL(data->ctx, MPT_DATA, data->where, "%s: holds no batch", b->ids.path);
-    if (b->length == sequence + 1)
-        return MPT_OK;
-    status = MPT_FAIL(data->ctx, MPT_DATA, data->where,
-                      "%s: its rows have %lld tokens and a last target, and train.sequence is "
-                      "%lld",
-                      b->ids.path, (long long)(b->length - 1), (long long)sequence);
-    mpt_hint(data->ctx, "set train.sequence to %lld", (long long)(b->length - 1));
-    return status;
-}
-
-static void settle(mpt_data *data, const mpt_train *train) {
-    batches *b = data->self;
-    b->in_batch = train->batch;
-    b->trained = train->steps <= b->rows / train->batch ? train->steps * train->batch : b->rows;
-}
-
-/* Rows that come again are no new data, and nobody should find out from the loss. */
-static void begin(const mpt_data *data, const mpt_train *train) {
-    const batches *b = data->self;
-    if (train->steps > b->rows / train->batch)
-        mpt_log(data->ctx, MPT_LOG_WARNING,
-                "%s: its %lld rows last for %lld of %lld steps, and then come again",
-                b->ids.path, (long long)b->rows, (long long)(b->rows / train->batch),
-                (long long)train->steps);
+    if (b->length != data->sequence + 1) {
+        status = MPT_FAIL(data->ctx, MPT_DATA, data->where,
+                          "%s: its rows have %lld tokens and a last target, and "
+                          "train.sequence is %lld",
+                          b->ids.path, (long long)(b->length - 1), (long long)data->sequence);
+        mpt_hint(data->ctx, "set train.sequence to %lld", (long long)(b->length - 1));
+        return status;
+    }
+    data->epochs.windows = b->rows;
+    b->trained = data->steps <= b->rows / data->epochs.batch ? data->steps * data->epochs.batch
+                                                             : b->rows;
+    return MPT_OK;
 }
 
 static void copy_row(const batches *b, int64_t row, int32_t *tokens, int32_t *targets) {
@@ -55,28 +42,30 @@ static void copy_row(const batches *b, int64_t row, int32_t *tokens, int32_t *ta
     mpt_tokens_read(&b->ids, row * b->length + 1, b->length - 1, targets);
 }
 
-/* step * in_batch may pass what can be counted, its remainder cannot. */
-static void train(const mpt_data *data, uint64_t seed, int64_t step, int64_t row,
-                  int64_t sequence, int32_t *tokens, int32_t *targets) {
-    const batches *b = data->self;
-    int64_t first = step % b->rows * (b->in_batch % b->rows) % b->rows;
+static void at(const mpt_data *data, uint64_t seed, int64_t epoch, int64_t index,
+               int32_t *tokens, int32_t *targets) {
     (void)seed;
-    (void)sequence;
-    copy_row(b, (first + row) % b->rows, tokens, targets);
+    (void)epoch;
+    copy_row(data->self, index, tokens, targets);
 }
 
-static int64_t n_windows(const mpt_data *data, int64_t sequence) {
+static int64_t n_windows(const mpt_data *data) {
     const batches *b = data->self;
     int64_t left = b->rows - b->trained;
-    (void)sequence;
     return left < MPT_DATA_MAX_WINDOWS ? left : MPT_DATA_MAX_WINDOWS;
 }
 
-static void window(const mpt_data *data, int64_t window, int64_t sequence, int32_t *tokens,
-                   int32_t *targets) {
+static void window(const mpt_data *data, int64_t window, int32_t *tokens, int32_t *targets) {
     const batches *b = data->self;
-    (void)sequence;
     copy_row(b, b->trained + window, tokens, targets);
+}
+
+static void describe(const mpt_data *data, mpt_str *out) {
+    const batches *b = data->self;
+    mpt_str_printf(out,
+                   b->rows > b->trained ? "; validation on the %lld rows left over"
+                                        : "; nothing left over for validation",
+                   (long long)(b->rows - b->trained));
 }
 
 static void close_batches(mpt_data *data) {
@@ -84,12 +73,11 @@ static void close_batches(mpt_data *data) {
     mpt_safetensors_close(b->file);
 }
 
-static const mpt_data_ops batches_ops = {.check = check,
-                                         .settle = settle,
-                                         .begin = begin,
-                                         .train = train,
+static const mpt_data_ops batches_ops = {.settle = settle,
+                                         .at = at,
                                          .n_windows = n_windows,
                                          .window = window,
+                                         .describe = describe,
                                          .close = close_batches};
 
 static mpt_status refuse(const mpt_data *data, const char *path, const char *fault) {
@@ -117,7 +105,6 @@ static mpt_status read_tensor(mpt_data *data, batches *b, const char *path) {
                           .data = t->data,
                           .largest = -1};
     b->rows = t->elements ? t->dims[0] * t->dims[1] : 0;
-    b->in_batch = t->elements ? t->dims[1] : 1;
     b->length = t->dims[2];
     b->trained = b->rows;
     return MPT_OK;
@@ -131,6 +118,7 @@ mpt_status mpt_data_open_batches(mpt_data *data, const char *path, int64_t vocab
     MPT_TRY(mpt_safetensors_open(data->ctx, path, &b->file));
     data->self = b;
     data->ops = &batches_ops;
+    data->order = MPT_ORDER_SEQUENTIAL;
     MPT_TRY(read_tensor(data, b, path));
     MPT_TRY(mpt_tokens_check(&b->ids, vocab));
     mpt_data_state_vocab(data, &b->ids, vocab);

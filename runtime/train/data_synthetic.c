@@ -69,29 +69,33 @@ static void generate(walk *w, int64_t sequence, int32_t *tokens, int32_t *target
     }
 }
 
-static void train(const mpt_data *data, uint64_t seed, int64_t step, int64_t row,
-                  int64_t sequence, int32_t *tokens, int32_t *targets) {
+static void draw_row(const mpt_data *data, uint64_t seed, int64_t step, int64_t row,
+                     int32_t *tokens, int32_t *targets) {
     walk w = {.l = data->self, .seed = seed, .stream = MPT_STREAM_TRAIN};
     w.a = (uint64_t)step;
     w.b = (uint32_t)row;
-    generate(&w, sequence, tokens, targets);
+    generate(&w, data->sequence, tokens, targets);
 }
 
-static int64_t n_windows(const mpt_data *data, int64_t sequence) {
+static int64_t n_windows(const mpt_data *data) {
     (void)data;
-    (void)sequence;
     return MPT_DATA_MAX_WINDOWS;
 }
 
 /* Validation does not depend on the run's seed: runs are compared on the same windows. */
-static void window(const mpt_data *data, int64_t window, int64_t sequence, int32_t *tokens,
-                   int32_t *targets) {
+static void window(const mpt_data *data, int64_t window, int32_t *tokens, int32_t *targets) {
     walk w = {.l = data->self, .stream = MPT_STREAM_VALIDATE, .a = (uint64_t)window};
-    generate(&w, sequence, tokens, targets);
+    generate(&w, data->sequence, tokens, targets);
+}
+
+/* It is never too short. */
+static mpt_status settle(mpt_data *data) {
+    (void)data;
+    return MPT_OK;
 }
 
 static const mpt_data_ops synthetic_ops = {
-    .train = train, .n_windows = n_windows, .window = window};
+    .settle = settle, .draw = draw_row, .n_windows = n_windows, .window = window};
 
 mpt_status mpt_data_open_synthetic(mpt_data *data, uint64_t seed, int32_t vocab) {
     if (vocab < MPT_LANGUAGE_MIN_VOCAB || vocab > MPT_LANGUAGE_MAX_VOCAB) {

@@ -26,7 +26,7 @@ void mpt_trainer_fill_windows(mpt_trainer *trainer, int64_t first, int64_t n, in
     int64_t sequence = graph->sequence;
     for (int64_t row = 0; row < graph->batch; row++) {
         int64_t i = first + row < n ? first + row : n - 1, at = row * sequence;
-        mpt_data_window(trainer->program->data, i * n_all / n, sequence, trainer->tokens + at,
+        mpt_data_window(trainer->program->data, i * n_all / n, trainer->tokens + at,
                         trainer->targets + at);
         for (int64_t k = 0; first + row >= n && k < sequence; k++)
             trainer->targets[at + k] = -1;
@@ -62,7 +62,7 @@ mpt_status mpt_trainer_eval(mpt_trainer *trainer, int64_t max_windows, double *o
         return MPT_FAIL(trainer->ctx, MPT_INVALID, MPT_NOWHERE,
                         "%s: the program was compiled with own_tokens, and has no data",
                         __func__);
-    int64_t n_all = mpt_data_n_windows(program->data, program->train.sequence);
+    int64_t n_all = mpt_data_n_windows(program->data);
     int64_t n = max_windows > 0 && max_windows < n_all ? max_windows : n_all;
     *out_loss = n > 0 ? mean_loss(trainer, n, n_all) : NAN;
     if (n == 0 && !trainer->told_empty)

@@ -68,7 +68,7 @@ mpt_status mpt_trainer_measure(mpt_trainer *trainer, mpt_measure_fn progress, vo
         return MPT_FAIL(trainer->ctx, MPT_INVALID, MPT_NOWHERE,
                         "%s: the program was compiled with own_tokens, and has no data",
                         __func__);
-    int64_t n = mpt_data_n_windows(program->data, program->train.sequence);
+    int64_t n = mpt_data_n_windows(program->data);
     mpt_status status = MPT_OK;
     if (n > 0) {
         int phase = mpt_trainer_enter_end(trainer);

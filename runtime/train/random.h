@@ -15,6 +15,8 @@ enum {
     MPT_STREAM_INIT = 0x1417,     /* initial weights: a = hash of the name, b:block = element */
     MPT_STREAM_TRAIN = 0x7241,    /* training rows: a = step, b = row */
     MPT_STREAM_VALIDATE = 0x7A11, /* validation windows of a generator: a = window */
+    MPT_STREAM_ORDER = 0x0D30,    /* and the 7 after it: orders of windows, a = epoch */
+    MPT_STREAM_OFFSET = 0x0D38,   /* where the first window of an epoch starts: a = epoch */
     MPT_STREAM_SAMPLE = 0x5A39,   /* text drawn from a model: a = position */
     MPT_STREAM_LANGUAGE = 0x1A46  /* tables of the synthetic language: a = table */
 };

@@ -27,8 +27,8 @@ static void draw_batch(mpt_trainer *trainer) {
         mpt_data_begin(program->data, train);
     for (int64_t row = 0; row < train->batch; row++) {
         int64_t at = row * train->sequence;
-        mpt_data_train(program->data, train->seed, trainer->data, row, train->sequence,
-                       trainer->tokens + at, trainer->targets + at);
+        mpt_data_train(program->data, train->seed, trainer->data, row, trainer->tokens + at,
+                       trainer->targets + at);
     }
 }
 
@@ -317,9 +317,10 @@ mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out) {
     r.phase = trainer->program->phases[trainer->phase]->phase;
     r.lr = (double)env.lr;
     start_counts(trainer, &env);
-    trainer->tokens_seen += (double)(train->batch * train->sequence);
+    int64_t targets = count_step_targets(trainer);
+    trainer->tokens_seen += (double)targets;
     r.tokens = trainer->tokens_seen;
-    if (count_step_targets(trainer) == 0) {
+    if (targets == 0) {
         trainer->attempted++;
         mpt_status status = pass_empty(trainer, &r);
         *out = r;

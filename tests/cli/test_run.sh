@@ -151,7 +151,7 @@ recipe batched.lua
 try batched.lua --data rows.st --set train.sequence=2 --set train.eval.every=1 --set data.vocab=77 \
     --out batched --quiet
 want_status 0
-[ "$(grep -c 'rows.st: its 4 rows last for 2 of 3 steps, and then come again' err)" -eq 1 ] || wrong "not once"
+[ "$(grep -c 'rows.st, 4 rows of 2 tokens: the run takes 1.5 epochs: its windows last for 2 of 3 steps, and then come again' err)" -eq 1 ] || wrong "not once"
 [ "$(grep -c 'no validation: batches of rows.st.* leave no sequence over' err)" -eq 1 ] || wrong "not once"
 try plan batched.lua --data rows.st --set train.sequence=2 --set data.vocab=77 --json
 want_status 0

@@ -204,6 +204,8 @@ static void wrong_set_proxy(objects *o) {
     refused(o, mpt_recipe_set_proxy(o->open, NULL, "s"), "name is NULL");
     refused(o, mpt_recipe_set_proxy(o->open, "m", NULL), "size is NULL");
     refused(o, mpt_recipe_set_proxy(o->recipe, "m", "s"), "proxy: the recipe was compiled");
+    BARE(mpt_recipe_add_file(NULL, "a.txt", 1));
+    refused(o, mpt_recipe_add_file(o->open, NULL, 1), "path is NULL");
 }
 
 static void wrong_allow(objects *o) {
@@ -457,8 +459,7 @@ static const row rows[] = {
      wrong_destroys},
     {"mpt_ctx_error mpt_ctx_memory mpt_status_name mpt_status_text mpt_version mpt_nearest "
      "mpt_recipe_name mpt_recipe_source mpt_recipe_get_file mpt_program_get_info "
-     "mpt_program_warning "
-     "mpt_stage_name mpt_trainer_done mpt_trainer_param mpt_trainer_scale "
+     "mpt_program_warning mpt_stage_name mpt_trainer_done mpt_trainer_param mpt_trainer_scale "
      "mpt_trainer_count_next mpt_trainer_operand mpt_trainer_gradient",
      wrong_accessors},
     {"mpt_recipe_load_file", wrong_load_file},
@@ -469,7 +470,7 @@ static const row rows[] = {
     {"mpt_recipe_set_phase", wrong_set_phase},
     {"mpt_recipe_add_rule", wrong_add_rule},
     {"mpt_recipe_set_model", wrong_set_model},
-    {"mpt_recipe_set_proxy", wrong_set_proxy},
+    {"mpt_recipe_set_proxy mpt_recipe_add_file", wrong_set_proxy},
     {"mpt_recipe_allow", wrong_allow},
     {"mpt_compile", wrong_compile},
     {"mpt_program_print", wrong_print},

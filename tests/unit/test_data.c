@@ -39,6 +39,12 @@ static place make_counting_file(size_t n) {
     return p;
 }
 
+/* What a run tells its data: rows of `sequence` tokens, so many a step. */
+static mpt_status settle(mpt_data *data, int64_t sequence, int64_t batch) {
+    mpt_train train = {.steps = 1, .batch = batch, .micro_batch = 1, .sequence = sequence};
+    return mpt_data_settle(data, &train);
+}
+
 static mpt_status open_text(mpt_ctx *ctx, const char *path, const char *recipe,
                             mpt_data **out) {
     mpt_data_spec spec = {.kind = MPT_DATA_TEXT, .path = path, .where = {"r.lua", 7}};
@@ -84,13 +90,13 @@ static void test_text_when_shorter_than_a_window_then_needed_and_present_are_nam
     mpt_data *data;
     place p = make_file("0123456789", 10);
     assert_mpt_ok(ctx, open_text(ctx, p.file, NULL, &data));
-    assert_int_equal(mpt_data_check(data, 128), MPT_DATA);
+    assert_int_equal(settle(data, 128, 4), MPT_DATA);
     assert_non_null(strstr(mpt_ctx_error(ctx)->message, "needs 129 tokens, has 10"));
-    assert_mpt_ok(ctx, mpt_data_check(data, 9));
-    assert_int_equal(mpt_data_check(data, 10), MPT_DATA);
-    assert_int_equal(mpt_data_n_windows(data, 9), 0);
+    assert_int_equal(settle(data, 10, 4), MPT_DATA);
+    assert_mpt_ok(ctx, settle(data, 9, 4));
+    assert_int_equal(mpt_data_n_windows(data), 0);
     int32_t tokens[9], targets[9];
-    mpt_data_train(data, 1, 5, 3, 9, tokens, targets);
+    mpt_data_train(data, 1, 5, 3, tokens, targets);
     assert_int_equal(tokens[0], '0');
     assert_int_equal(targets[8], '9');
     mpt_data_close(data);
@@ -133,15 +139,17 @@ static void test_text_when_windows_are_read_then_they_lie_in_the_last_tenth_apar
     place p = make_counting_file(N);
     int32_t tokens[SEQUENCE], targets[SEQUENCE];
     assert_mpt_ok(ctx, open_text(ctx, p.file, NULL, &data));
-    int64_t n = mpt_data_n_windows(data, SEQUENCE);
+    assert_mpt_ok(ctx, settle(data, SEQUENCE, 4));
+    int64_t n = mpt_data_n_windows(data);
     assert_int_equal(n, (N / 10 - 1) / SEQUENCE);
     for (int64_t w = 0; w < n; w++) {
-        mpt_data_window(data, w, SEQUENCE, tokens, targets);
+        mpt_data_window(data, w, tokens, targets);
         assert_int_equal(tokens[0], (N - N / 10 + w * SEQUENCE) % 251);
         assert_int_equal(targets[SEQUENCE - 1], (N - N / 10 + (w + 1) * SEQUENCE) % 251);
     }
-    assert_int_equal(mpt_data_n_windows(data, 2), 200);
-    mpt_data_window(data, 199, 2, tokens, targets);
+    assert_mpt_ok(ctx, settle(data, 2, 4));
+    assert_int_equal(mpt_data_n_windows(data), 200);
+    mpt_data_window(data, 199, tokens, targets);
     assert_true((N - N / 10 + 2 * 199) % 251 != tokens[0]); /* spread over the tenth */
     mpt_data_close(data);
     remove_file(&p);
@@ -159,8 +167,9 @@ static void test_text_when_rows_are_drawn_then_only_the_training_part_is_used(vo
     place p = make_file(bytes, N);
     int32_t tokens[SEQUENCE], targets[SEQUENCE], first = 0, last = 0;
     assert_mpt_ok(ctx, open_text(ctx, p.file, NULL, &data));
+    assert_mpt_ok(ctx, settle(data, SEQUENCE, 4));
     for (int64_t row = 0; row < 4000; row++) {
-        mpt_data_train(data, 1, row / 4, row % 4, SEQUENCE, tokens, targets);
+        mpt_data_train(data, 1, row / 4, row % 4, tokens, targets);
         assert_true(targets[SEQUENCE - 1] <= 8);
         first += tokens[0] == 0;
         last += targets[SEQUENCE - 1] == 8;
@@ -181,14 +190,15 @@ static void test_text_when_step_row_or_seed_differ_then_draws_differ(void **s) {
     place p = make_counting_file(100000);
     int32_t a[SEQUENCE], b[SEQUENCE], t[SEQUENCE];
     assert_mpt_ok(ctx, open_text(ctx, p.file, NULL, &data));
-    mpt_data_train(data, 1, 10, 2, SEQUENCE, a, t);
-    mpt_data_train(data, 1, 11, 2, SEQUENCE, b, t);
+    assert_mpt_ok(ctx, settle(data, SEQUENCE, 4));
+    mpt_data_train(data, 1, 10, 2, a, t);
+    mpt_data_train(data, 1, 11, 2, b, t);
     assert_memory_not_equal(a, b, sizeof a);
-    mpt_data_train(data, 1, 10, 3, SEQUENCE, b, t);
+    mpt_data_train(data, 1, 10, 3, b, t);
     assert_memory_not_equal(a, b, sizeof a);
-    mpt_data_train(data, 2, 10, 2, SEQUENCE, b, t);
+    mpt_data_train(data, 2, 10, 2, b, t);
     assert_memory_not_equal(a, b, sizeof a);
-    mpt_data_train(data, 1, 10, 2, SEQUENCE, b, t);
+    mpt_data_train(data, 1, 10, 2, b, t);
     assert_memory_equal(a, b, sizeof a);
     mpt_data_close(data);
     remove_file(&p);

@@ -37,6 +37,12 @@ static mpt_status open_data(mpt_ctx *ctx, mpt_data_kind kind, const char *path, 
     return mpt_data_open(ctx, &spec, NULL, NULL, out);
 }
 
+/* What a run tells its data: rows of `sequence` tokens, so many a step. */
+static mpt_status settle(mpt_data *data, int64_t sequence, int64_t batch) {
+    mpt_train train = {.steps = 1, .batch = batch, .micro_batch = 1, .sequence = sequence};
+    return mpt_data_settle(data, &train);
+}
+
 static void test_tokens_when_they_are_bytes_then_all_windows_are_those_of_the_text(void **s) {
     (void)s;
     mpt_ctx *ctx = mpt_test_ctx();
@@ -47,26 +53,27 @@ static void test_tokens_when_they_are_bytes_then_all_windows_are_those_of_the_te
     fill(bytes);
     bytes_write(f.file, bytes, N);
     assert_mpt_ok(ctx, open_data(ctx, MPT_DATA_TEXT, f.file, 0, &text));
+    assert_mpt_ok(ctx, settle(text, SEQUENCE, 3));
     for (mpt_token_format format = MPT_TOKENS_NANOGPT; format < MPT_TOKENS_FORMAT_COUNT;
          format++) {
         path_text p = path_in(&f, "x.bin");
         write_tokens(&f, "x.bin", format);
         assert_mpt_ok(ctx, open_data(ctx, MPT_DATA_TOKENS, p.text, 256, &data));
-        assert_mpt_ok(ctx, mpt_data_check(data, SEQUENCE));
+        assert_mpt_ok(ctx, settle(data, SEQUENCE, 3));
         assert_int_equal(mpt_data_vocab(data), 256);
         assert_true(mpt_data_states_vocab(data));
         assert_true(mpt_data_unigram_entropy(data) == mpt_data_unigram_entropy(text));
         assert_true(isnan(mpt_data_entropy(data)));
         for (int64_t step = 0; step < 20; step++) {
-            mpt_data_train(text, 3, step, step % 3, SEQUENCE, a[0], a[1]);
-            mpt_data_train(data, 3, step, step % 3, SEQUENCE, b[0], b[1]);
+            mpt_data_train(text, 3, step, step % 3, a[0], a[1]);
+            mpt_data_train(data, 3, step, step % 3, b[0], b[1]);
             assert_memory_equal(a, b, sizeof a);
         }
-        int64_t n = mpt_data_n_windows(text, SEQUENCE);
-        assert_int_equal(mpt_data_n_windows(data, SEQUENCE), n);
+        int64_t n = mpt_data_n_windows(text);
+        assert_int_equal(mpt_data_n_windows(data), n);
         for (int64_t w = 0; w < n; w++) {
-            mpt_data_window(text, w, SEQUENCE, a[0], a[1]);
-            mpt_data_window(data, w, SEQUENCE, b[0], b[1]);
+            mpt_data_window(text, w, a[0], a[1]);
+            mpt_data_window(data, w, b[0], b[1]);
             assert_memory_equal(a, b, sizeof a);
         }
         mpt_data_close(data);
@@ -99,13 +106,13 @@ static void test_p80_tokens_when_shorter_than_a_window_then_needed_and_present(v
             assert_mpt_ok(ctx, mpt_tokens_commit(w));
             assert_mpt_ok(ctx, open_data(ctx, MPT_DATA_TOKENS, path_in(&f, "x.bin").text,
                                          i % 2 ? 9 : 0, &data));
-            assert_int_equal(mpt_data_check(data, 32), MPT_DATA);
+            assert_int_equal(settle(data, 32, 3), MPT_DATA);
             snprintf(message, sizeof message,
                      "x.bin: needs 33 tokens, has %d; use a longer file", lengths[i]);
             assert_non_null(strstr(mpt_ctx_error(ctx)->message, message));
             assert_memory_equal(mpt_ctx_error(ctx)->message, "r.lua:7: ", 9);
-            assert_int_equal(mpt_data_n_windows(data, 32), 0);
-            assert_int_equal(mpt_data_check(data, INT64_C(1) << 24), MPT_DATA);
+            assert_int_equal(mpt_data_n_windows(data), 0);
+            assert_int_equal(settle(data, INT64_C(1) << 24, 1), MPT_DATA);
             mpt_data_close(data);
             folder_remove(&f);
             mpt_ctx_destroy(ctx);
@@ -125,8 +132,8 @@ static void test_p80_tokens_when_one_window_then_it_is_drawn(void **s) {
         raw_put(&r, (uint64_t)i, 2);
     raw_write(&f, "x.bin", &r);
     assert_mpt_ok(ctx, open_data(ctx, MPT_DATA_TOKENS, path_in(&f, "x.bin").text, 33, &data));
-    assert_mpt_ok(ctx, mpt_data_check(data, 32));
-    mpt_data_train(data, 1, 99, 3, 32, tokens, targets);
+    assert_mpt_ok(ctx, settle(data, 32, 3));
+    mpt_data_train(data, 1, 99, 3, tokens, targets);
     assert_int_equal(tokens[0], 0);
     assert_int_equal(targets[31], 32);
     mpt_data_close(data);
@@ -263,21 +270,19 @@ static void test_batches_when_trained_on_then_rows_come_in_order(void **s) {
     write_batches(&f, 5, 2, 4);
     assert_mpt_ok(ctx, open_data(ctx, MPT_DATA_BATCHES, f.file, 0, &data));
     assert_non_null(strstr(mpt_data_describe(data), "10 rows of 3 tokens"));
-    mpt_data_train(data, 7, 1, 1, 3, tokens, targets); /* before the run is known: the file's */
-    assert_int_equal(tokens[0], 30);
     assert_mpt_ok(ctx, mpt_data_settle(data, &train));
     for (int64_t i = 0; i < 24; i++) { /* the rows of six steps: two more than there are */
-        mpt_data_train(data, 7, i / 4, i % 4, 3, tokens, targets);
+        mpt_data_train(data, 7, i / 4, i % 4, tokens, targets);
         assert_int_equal(tokens[0], 10 * (i % 10));
         assert_int_equal(targets[2], 10 * (i % 10) + 3);
     }
-    assert_int_equal(mpt_data_n_windows(data, 3), 2); /* what two steps leave over */
-    mpt_data_window(data, 1, 3, tokens, targets);
+    assert_int_equal(mpt_data_n_windows(data), 2); /* what two steps leave over */
+    mpt_data_window(data, 1, tokens, targets);
     assert_int_equal(tokens[0], 90);
     train.steps = INT64_C(1) << 50;
     assert_mpt_ok(ctx, mpt_data_settle(data, &train));
-    assert_int_equal(mpt_data_n_windows(data, 3), 0);
-    mpt_data_train(data, 7, INT64_MAX, 3, 3, tokens, targets);
+    assert_int_equal(mpt_data_n_windows(data), 0);
+    mpt_data_train(data, 7, INT64_MAX, 3, tokens, targets);
     mpt_data_close(data);
     folder_remove(&f);
     mpt_ctx_destroy(ctx);
@@ -288,7 +293,7 @@ static void expect_batches(const folder *f, int64_t vocab, const char *message) 
     mpt_data *data;
     mpt_status status = open_data(ctx, MPT_DATA_BATCHES, f->file, vocab, &data);
     if (status == MPT_OK)
-        status = mpt_data_check(data, 3);
+        status = settle(data, 3, 2);
     assert_int_equal(status, MPT_DATA);
     if (!strstr(mpt_ctx_error(ctx)->message, message))
         fail_msg("%s", mpt_ctx_error(ctx)->message);

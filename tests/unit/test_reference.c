@@ -214,6 +214,8 @@ static void test_defaults_when_claimed_then_the_field_takes_them(void **state) {
                                         "this or tokens",
                                         "this or steps",
                                         "this or the model's",
+                                        "this or path",
+                                        "this or files",
                                         "1; batch for the proxy",
                                         "at the end",
                                         "the autocast table",

@@ -16,11 +16,17 @@ static mpt_data *open_language(mpt_ctx *ctx, uint64_t seed, int32_t vocab) {
     return data;
 }
 
-static int32_t *long_sample(const mpt_data *data, int64_t row) {
+static void settle(mpt_data *data, int64_t sequence) {
+    mpt_train train = {.steps = 1, .batch = 1, .micro_batch = 1, .sequence = sequence};
+    assert_int_equal(mpt_data_settle(data, &train), MPT_OK);
+}
+
+static int32_t *long_sample(mpt_data *data, int64_t row) {
     int32_t *tokens = malloc(LONG * sizeof *tokens), *targets = malloc(LONG * sizeof *targets);
     assert_non_null(tokens);
     assert_non_null(targets);
-    mpt_data_train(data, 5, 0, row, LONG, tokens, targets);
+    settle(data, LONG);
+    mpt_data_train(data, 5, 0, row, tokens, targets);
     for (int i = 0; i + 1 < LONG; i++)
         assert_int_equal(targets[i], tokens[i + 1]);
     free(targets);
@@ -176,16 +182,18 @@ static void test_rows_when_asked_alone_then_same_as_before_and_all_different(voi
     mpt_data *data = open_language(ctx, 0, 128), *other = open_language(ctx, 1, 128);
     enum { S = 64 };
     int32_t a[S], b[S], t[S];
-    mpt_data_train(data, 1, 1000000007, 3, S, a, t);
-    mpt_data_train(data, 1, 1000000007, 3, S, b, t);
+    settle(data, S);
+    settle(other, S);
+    mpt_data_train(data, 1, 1000000007, 3, a, t);
+    mpt_data_train(data, 1, 1000000007, 3, b, t);
     assert_memory_equal(a, b, sizeof a);
-    mpt_data_train(data, 1, 1000000007, 4, S, b, t);
+    mpt_data_train(data, 1, 1000000007, 4, b, t);
     assert_memory_not_equal(a, b, sizeof a);
-    mpt_data_train(data, 1, 1000000008, 3, S, b, t);
+    mpt_data_train(data, 1, 1000000008, 3, b, t);
     assert_memory_not_equal(a, b, sizeof a);
-    mpt_data_train(data, 2, 1000000007, 3, S, b, t);
+    mpt_data_train(data, 2, 1000000007, 3, b, t);
     assert_memory_not_equal(a, b, sizeof a);
-    mpt_data_train(other, 1, 1000000007, 3, S, b, t);
+    mpt_data_train(other, 1, 1000000007, 3, b, t);
     assert_memory_not_equal(a, b, sizeof a);
     mpt_data_close(data);
     mpt_data_close(other);
@@ -197,8 +205,10 @@ static void test_row_when_longer_then_shorter_one_is_its_beginning(void **s) {
     mpt_ctx *ctx = mpt_test_ctx();
     mpt_data *data = open_language(ctx, 0, 128);
     int32_t a[1], b[100], t[100], u[1];
-    mpt_data_train(data, 1, 0, 0, 1, a, u);
-    mpt_data_train(data, 1, 0, 0, 100, b, t);
+    settle(data, 1);
+    mpt_data_train(data, 1, 0, 0, a, u);
+    settle(data, 100);
+    mpt_data_train(data, 1, 0, 0, b, t);
     assert_int_equal(a[0], b[0]);
     assert_int_equal(u[0], t[0]);
     mpt_data_close(data);
@@ -211,11 +221,12 @@ static void test_windows_when_compared_with_training_then_disjoint_streams(void 
     mpt_data *data = open_language(ctx, 0, 128);
     enum { S = 32 };
     int32_t a[S], b[S], t[S];
-    assert_int_equal(mpt_data_n_windows(data, S), 200);
+    settle(data, S);
+    assert_int_equal(mpt_data_n_windows(data), 200);
     for (int64_t w = 0; w < 200; w++) {
-        mpt_data_window(data, w, S, a, t);
+        mpt_data_window(data, w, a, t);
         for (int64_t step = 0; step < 200; step++) {
-            mpt_data_train(data, 0, step, 0, S, b, t);
+            mpt_data_train(data, 0, step, 0, b, t);
             assert_memory_not_equal(a, b, sizeof a);
         }
     }
@@ -245,7 +256,8 @@ static void test_vocab_when_large_then_ids_stay_below_it(void **s) {
     for (int32_t vocab = 8; vocab <= 131072; vocab *= 4) {
         mpt_data *data = open_language(ctx, 0, vocab);
         int32_t most = 0;
-        mpt_data_train(data, 1, 0, 0, S, a, t);
+        settle(data, S);
+        mpt_data_train(data, 1, 0, 0, a, t);
         for (int i = 0; i < S; i++) {
             assert_in_range(a[i], 0, (uintmax_t)vocab - 1);
             most = a[i] > most ? a[i] : most;

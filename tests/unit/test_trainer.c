@@ -263,7 +263,7 @@ static void test_eval_when_windows_do_not_fill_a_batch_then_each_counts_once(voi
     for (int w = 0; w < 3; w++) { /* the same windows, one row at a time */
         int32_t tokens[64], targets[64];
         for (int i = 0; i < 4; i++)
-            mpt_data_window(r.program.data, w * 200 / 3, 16, tokens + 16 * i, targets + 16 * i);
+            mpt_data_window(r.program.data, w * 200 / 3, tokens + 16 * i, targets + 16 * i);
         mpt_run_env env = mpt_trainer_env(r.trainer);
         mpt_executor_run(r.trainer->executors[0], MPT_PASS_PREPARE, &env);
         mpt_runner runner = mpt_trainer_runner(r.trainer, false);

@@ -127,7 +127,8 @@ MPT_API MPT_CHECKED mpt_status mpt_recipe_create(mpt_ctx *ctx, const char *name,
 
 /* Any field by its path, in the words of a recipe: ("train.lr", "wsd"), then ("train.lr.peak",
  * "3e-3"), ("precision.base", "bf16"), ("data", "text"), ("data.path", "corpus.txt"),
- * ("train.eval.use", "bf16"). Setting train.steps drops train.tokens and the other way round.
+ * ("train.eval.use", "bf16"). Setting one of train.steps, train.tokens and train.epochs drops
+ * the others.
  * ("precision", "nvfp4") takes a whole preset, in place of what was said of precision before,
  * rules of phases excepted. */
 MPT_API MPT_CHECKED mpt_status mpt_recipe_set(mpt_recipe *recipe, const char *path,
@@ -186,6 +187,10 @@ MPT_API MPT_CHECKED mpt_status mpt_recipe_set_model(mpt_recipe *recipe, const ch
  * differs in its training is set below "train.proxy". */
 MPT_API MPT_CHECKED mpt_status mpt_recipe_set_proxy(mpt_recipe *recipe, const char *name,
                                                     const char *size);
+/* One more file, or glob, of a recipe whose data is "text" or "tokens": several are one corpus.
+ * `weight` is how often its windows come for one of a file of weight 1. */
+MPT_API MPT_CHECKED mpt_status mpt_recipe_add_file(mpt_recipe *recipe, const char *path,
+                                                   double weight);
 /* Keeps a warning quiet, by its name: "all-fp4". */
 MPT_API MPT_CHECKED mpt_status mpt_recipe_allow(mpt_recipe *recipe, const char *name);
 
@@ -213,7 +218,7 @@ typedef struct mpt_compile_options {
     mpt_model_choice model; /* AUTO: the full model where it fits and ends within a day */
     mpt_device device;
     int n_threads;    /* 0: all cores; 4096 at most */
-    const char *data; /* a file that replaces the recipe's data, or NULL */
+    const char *data; /* a file, or a glob, that replaces the recipe's data; or NULL */
     mpt_target target;
     bool own_tokens; /* the host gives all tokens, so that the model may know fewer words than
                         the recipe's data has */
@@ -244,6 +249,8 @@ typedef struct mpt_program_info {
     int64_t eval_every; /* steps between evaluations; 0: only at the end */
     int64_t eval_batches;
     int64_t eval_windows; /* that a whole validation has; 0: the data is too short for one */
+    double epochs;        /* that the run takes of its data; 0 where that never ends */
+    const char *data_run; /* what the run takes of it, in words; NULL where it never ends */
 } mpt_program_info;
 MPT_API mpt_program_info mpt_program_get_info(const mpt_program *program);
 
