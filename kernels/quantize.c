@@ -13,11 +13,32 @@ int64_t mpt_quantizer_extent(const mpt_quantizer *q, int64_t k) {
     return n ? (k + n - 1) / n * n : k;
 }
 
-size_t mpt_quantize_scratch(const mpt_quantize_job *job) {
+size_t mpt_quantize_rotated_bytes(const mpt_quantize_job *job) {
     if (job->q->hadamard.size == 0)
         return 0;
     mpt_quantize_shape s = mpt_quantize_shape_of(job);
     return (size_t)s.rows * (size_t)s.k * sizeof(float);
+}
+
+mpt_quantize_squares mpt_quantize_squares_of(const mpt_quantize_job *job) {
+    const mpt_quantizer *q = job->q;
+    int64_t block = q->block_rows;
+    bool keeps = block > 1 && block == q->block_cols && MPT_SQUARES_COLS % block == 0 &&
+                 q->outer != MPT_OUTER_ROW && q->scale.kind != MPT_SCALING_NONE &&
+                 q->scale_rule.kind != MPT_RULE_FOUR_OVER_SIX && q->hadamard.size == 0;
+    if (!keeps || job->column || mpt_is_wide(q->format))
+        return (mpt_quantize_squares){0, 0};
+    int64_t cols = (job->cols + MPT_SQUARES_COLS - 1) / MPT_SQUARES_COLS * MPT_SQUARES_COLS;
+    int64_t ld = (cols / block + MPT_SQUARES - 1) / MPT_SQUARES * MPT_SQUARES;
+    return (mpt_quantize_squares){(job->rows + block - 1) / block, ld};
+}
+
+size_t mpt_quantize_scratch(const mpt_quantize_job *job) {
+    mpt_quantize_squares s = mpt_quantize_squares_of(job);
+    size_t blocks = mpt_size_mul((size_t)s.rows, (size_t)s.ld);
+    size_t rotated = mpt_quantize_rotated_bytes(job);
+    size_t kept = mpt_size_mul(blocks, 2 * sizeof(float)); /* encode and decode */
+    return rotated > kept ? rotated : kept;
 }
 
 mpt_quantize_shape mpt_quantize_shape_of(const mpt_quantize_job *job) {

@@ -33,6 +33,20 @@ typedef struct mpt_quantize_range {
 enum { MPT_QUANTIZE_PIECES = 64 };
 mpt_quantize_range mpt_quantize_piece(const mpt_quantize_shape *shape, int piece);
 
+/* The square blocks of a row copy whose scales a backend may keep in the scratch, two floats
+ * each: rows of blocks, and their distance in floats, which is a multiple of MPT_SQUARES and
+ * covers columns padded to MPT_SQUARES_COLS. No rows where there are none, where a rotation
+ * has the scratch, or where a scale needs more than its block's largest magnitude. */
+enum { MPT_SQUARES = 16, MPT_SQUARES_COLS = 128 };
+typedef struct mpt_quantize_squares {
+    int64_t rows, ld;
+} mpt_quantize_squares;
+
+mpt_quantize_squares mpt_quantize_squares_of(const mpt_quantize_job *job);
+
+/* Bytes of the rotated values alone: what the definition needs. */
+size_t mpt_quantize_rotated_bytes(const mpt_quantize_job *job);
+
 /* Whether x is a BF16 operand. */
 static inline bool mpt_quantize_is_bf16(const mpt_quantize_job *job) {
     return job->bf16 || job->x_bf16;
@@ -153,8 +167,8 @@ uint32_t mpt_quantize_four_over_six(const mpt_quantize_job *job,
 void mpt_quantize_both_by(const mpt_quantize_job *row, const mpt_quantize_job *col,
                           void (*run)(const mpt_quantize_job *job));
 
-/* What a backend runs jobs with: mpt_quantize_operand, mpt_quantize_both, mpt_quantize_scratch
- * and their like. */
+/* What a backend runs jobs with: mpt_quantize_operand, mpt_quantize_both, the scratch that it
+ * needs, at most mpt_quantize_scratch, and their like. */
 typedef struct mpt_quantize_backend {
     void (*one)(const mpt_quantize_job *job);
     void (*both)(const mpt_quantize_job *row, const mpt_quantize_job *col);

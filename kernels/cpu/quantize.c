@@ -185,6 +185,7 @@ static void two_passes(const mpt_quantize_kernels *kernels, mpt_quantize_plan *p
     if (mpt_quantize_needs_amax(plan->job)) {
         seen = each_panel(plan, kernels->amax, cut_of(plan, false));
         plan->finite = !seen.inf && !seen.nan;
+        plan->maxima = plan->encode != NULL;
     }
     settle(plan, seen);
     make_all(kernels, plan);
@@ -204,6 +205,7 @@ void mpt_quantize_operand_with(const mpt_quantize_kernels *kernels,
         mpt_quantize_general(job);
         return;
     }
+    mpt_quantize_plan_squares(&plan);
     if (scale_is_given(job)) {
         plan.tensor = mpt_quantize_tensor_scale(job, (mpt_quantize_amax){0, false, false});
         if (settle_given(&plan, make_all(kernels, &plan)))
@@ -314,10 +316,12 @@ void mpt_quantize_both(const mpt_quantize_job *row, const mpt_quantize_job *col)
 
 /* ---- the graph node ---- */
 
-/* Only the general path keeps rotated values. */
+/* Only the general path keeps rotated values, and it keeps no scales. */
 static size_t scratch(const mpt_quantize_job *job) {
     mpt_quantize_plan plan;
-    return mpt_quantize_plan_of(job, &plan) ? 0 : mpt_quantize_scratch(job);
+    if (!mpt_quantize_plan_of(job, &plan))
+        return mpt_quantize_rotated_bytes(job);
+    return job->q->hadamard.size ? 0 : mpt_quantize_scratch(job);
 }
 
 static const mpt_quantize_backend backend = {mpt_quantize_operand, mpt_quantize_both, scratch};

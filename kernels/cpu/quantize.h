@@ -60,10 +60,20 @@ typedef struct mpt_quantize_plan {
     const struct mpt_quantize_kernels *kernels; /* that run it */
     float restore[2]; /* a scale times both is what its codes are restored by */
     bool restorable;  /* no finite value has a restored one that is NaN */
+    /* Of square blocks, in the scratch of the job, or NULL: what they multiply by, a row of
+     * blocks each `squares_ld`. Before a piece is made `encode` holds its largest magnitudes,
+     * and those of the whole matrix where `maxima` says so. */
+    float *encode, *decode;
+    int64_t squares_ld;
+    bool maxima;
 } mpt_quantize_plan;
 
 /* The plan of a job but for `tensor`; false where it has none. */
 bool mpt_quantize_plan_of(const mpt_quantize_job *job, mpt_quantize_plan *out_plan);
+
+/* Lets the scales of square blocks lie in the scratch of the job, if it is one of those whose
+ * scratch has room for them. */
+void mpt_quantize_plan_squares(mpt_quantize_plan *plan);
 
 /* Sets what codes are restored by, from what the plan's tensor is now. */
 void mpt_quantize_plan_restore(mpt_quantize_plan *plan);
@@ -78,7 +88,8 @@ enum {
 
 /* Part of the matrix in memory. Rows start at a multiple of the plan's strip, for column copies
  * of MPT_PANEL_ROWS, which is then the most that there are; columns start at a multiple of
- * MPT_LINE_COLS or MPT_PANEL_COLS. */
+ * MPT_LINE_COLS or MPT_PANEL_COLS; the largest magnitudes of square blocks are asked for in
+ * whole rows of them. */
 typedef struct mpt_panel {
     int64_t row, col;
     int64_t rows, cols;

@@ -73,9 +73,21 @@ bool mpt_quantize_plan_of(const mpt_quantize_job *job, mpt_quantize_plan *out_pl
     out_plan->k = s.k;
     out_plan->blocks_k = s.blocks_k;
     out_plan->groups = s.groups;
+    out_plan->encode = out_plan->decode = NULL;
+    out_plan->squares_ld = 0;
+    out_plan->maxima = false;
     place_decoded(job, out_plan);
     key_and_signs(job, out_plan);
     return true;
+}
+
+void mpt_quantize_plan_squares(mpt_quantize_plan *plan) {
+    mpt_quantize_squares s = mpt_quantize_squares_of(plan->job);
+    if (s.rows == 0)
+        return;
+    plan->encode = plan->job->scratch;
+    plan->decode = plan->encode + s.rows * s.ld;
+    plan->squares_ld = s.ld;
 }
 
 /* A code stands for its value times its scale, by the factors of the tensor. That is NaN where

@@ -86,7 +86,6 @@ KERNEL static uint32_t encode_at_once(const mpt_quantize_plan *plan,
     const lane_loop e4m3 = {{MPT_DTYPE_E4M3, MPT_ROUNDING_NEAREST}, false, LANE_BYTES};
     const lane_loop e5m2 = {{MPT_DTYPE_E5M2, MPT_ROUNDING_NEAREST}, false, LANE_BYTES};
     const lane_loop e2m1 = {{MPT_DTYPE_E2M1, MPT_ROUNDING_NEAREST}, false, LANE_NIBBLES};
-    uint32_t lane[LANES], most = 0;
     vi m;
     if (plan->axis == MPT_AXIS_ONE && plan->job->q->format == MPT_DTYPE_E4M3)
         m = one_loop(plan, *line, e4m3);
@@ -98,10 +97,7 @@ KERNEL static uint32_t encode_at_once(const mpt_quantize_plan *plan,
         m = blocks_loop(plan, *line, s, 32, e2m1);
     else
         m = blocks_loop(plan, *line, s, 16, e2m1);
-    v_store_bits(lane, m);
-    for (int i = 0; i < LANES; i++)
-        most = lane[i] > most ? lane[i] : most;
-    return most;
+    return largest_lane(m);
 }
 
 #endif

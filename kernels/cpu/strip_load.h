@@ -23,6 +23,7 @@ typedef struct strip {
     int64_t rows, cols;
     int64_t width; /* cols padded; as many may be read from v, and rows in sixteens where some
                       are worked on together */
+    const float *encode, *decode; /* of its blocks, where they are made before; else NULL */
 } strip;
 
 /* Whether strips are walked row by row only, so that wide ones are read where they lie. */

@@ -95,6 +95,14 @@ KERNEL static bool is_finite(const float *most, int64_t n) {
     return !v_any_more(m, v_set(MPT_INF_BITS - 1));
 }
 
+LANE uint32_t largest_lane(vi x) {
+    uint32_t lane[LANES], most = 0;
+    v_store_bits(lane, x);
+    for (int i = 0; i < LANES; i++)
+        most = lane[i] > most ? lane[i] : most;
+    return most;
+}
+
 /* `ahead` is the input of the next strip, where it shall be fetched. */
 KERNEL static mpt_quantize_amax strip_amax(const strip *t, const char *ahead) {
     vi m[4] = {v_set(0), v_set(0), v_set(0), v_set(0)};
@@ -105,10 +113,7 @@ KERNEL static mpt_quantize_amax strip_amax(const strip *t, const char *ahead) {
             EACH4(u)
             m[u] = v_larger(m[u], v_bits(v_abs(v_load(t->v + i * t->ld + j + u * LANES))));
         }
-    uint32_t lane[LANES], most = 0;
-    v_store_bits(lane, v_larger(v_larger(m[0], m[1]), v_larger(m[2], m[3])));
-    for (int i = 0; i < LANES; i++)
-        most = lane[i] > most ? lane[i] : most;
+    uint32_t most = largest_lane(v_larger(v_larger(m[0], m[1]), v_larger(m[2], m[3])));
     if (most >= MPT_INF_BITS)
         return mpt_quantize_careful_amax(t->v, t->ld, t->rows, t->width);
     return (mpt_quantize_amax){most, false, false};
@@ -119,8 +124,6 @@ KERNEL static mpt_quantize_amax strip_amax(const strip *t, const char *ahead) {
 KERNEL static mpt_quantize_amax strip_rotated_amax(const mpt_quantize_plan *plan,
                                                    const strip *t, float *buffer) {
     strip work = *t;
-    if (!plan->job->q->hadamard.size)
-        return strip_amax(t, t->ahead);
     strip_rotate(plan, &work, buffer, false);
     mpt_quantize_amax most = strip_amax(&work, t->ahead);
     if (most.inf || most.nan || most.finite >= mpt_float_bits(0x1p126f)) {

@@ -70,7 +70,7 @@ void mpt_ref_quantize_both(const mpt_quantize_job *row, const mpt_quantize_job *
 }
 
 static const mpt_quantize_backend backend = {mpt_ref_quantize_operand, mpt_ref_quantize_both,
-                                             mpt_quantize_scratch};
+                                             mpt_quantize_rotated_bytes};
 
 void mpt_ref_quantize(const mpt_kernel_args *args) {
     mpt_quantize_node(args, &backend);
@@ -85,7 +85,7 @@ void mpt_ref_record_amax(const mpt_kernel_args *args) {
 size_t mpt_ref_record_amax_scratch(const mpt_graph *graph, const mpt_node *node,
                                    int n_threads) {
     (void)n_threads;
-    return mpt_quantize_record_scratch(graph, node, mpt_quantize_scratch);
+    return mpt_quantize_record_scratch(graph, node, mpt_quantize_rotated_bytes);
 }
 
 size_t mpt_ref_quantize_scratch(const mpt_graph *graph, const mpt_node *node, int n_threads) {

@@ -89,6 +89,22 @@ static void test_avx512_when_both_copies_then_ref(void **state) {
     cpu_check_both(&row, &col, 150, 301);
 }
 
+/* Lines of a row, and bands of rows, that are read in turn. */
+static void test_avx512_when_squares_fill_many_lines_then_ref(void **state) {
+    (void)state;
+    enum { ROWS = 37, COLS = 1111 };
+    mpt_quantizer q = cpu_case(MPT_DTYPE_E2M1, 16, 16, MPT_SCALE_E4M3);
+    float *x = case_buffer(ROWS * COLS * sizeof *x);
+    for (int kind = 0; kind < 5; kind += 4) { /* 4: some values are bad */
+        case_fill(x, ROWS * COLS, kind, 3);
+        q.outer = MPT_OUTER_TENSOR;
+        cpu_check_job((mpt_quantize_job){.q = &q, .x = x, .rows = ROWS, .cols = COLS}, "lines");
+        q.outer = MPT_OUTER_NONE;
+        cpu_check_job((mpt_quantize_job){.q = &q, .x = x, .rows = ROWS, .cols = COLS}, "lines");
+    }
+    free(x);
+}
+
 static void test_avx512_casts_then_ref(void **state) {
     (void)state;
     static const mpt_dtype formats[] = {MPT_DTYPE_BF16, MPT_DTYPE_FP16, MPT_DTYPE_TF32};
@@ -110,6 +126,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_avx512_when_four_over_six_then_ref),
     cmocka_unit_test(test_avx512_when_rotated_then_ref),
     cmocka_unit_test(test_avx512_when_both_copies_then_ref),
+    cmocka_unit_test(test_avx512_when_squares_fill_many_lines_then_ref),
     cmocka_unit_test(test_avx512_casts_then_ref),
 };
 
