@@ -21,6 +21,7 @@ typedef struct loader {
     const mpt_stored_tensor **stored; /* of each row; NULL: it keeps what it has */
     const mpt_stored_tensor **stored_weights;
     const char *root;
+    char *folder; /* of the path; goes to the trainer */
 } loader;
 
 static mpt_status refuse(const loader *l, const char *tensor, const char *how) {
@@ -170,13 +171,34 @@ static void copy_rows(const loader *l) {
             memcpy(l->rows.rows[i].data, l->stored[i]->data, l->rows.rows[i].bytes);
 }
 
-static void copy(const loader *l) {
+/* Where the checkpoint lies: there a run may save and remove. */
+static mpt_status keep_folder(loader *l) {
+    size_t n = strlen(l->path);
+    while (n > 1 && l->path[n - 1] == '/')
+        n--;
+    while (n > 0 && l->path[n - 1] != '/')
+        n--;
+    const char *from = n ? l->path : "./";
+    n = n ? n : 2;
+    l->folder = mpt_alloc(l->ctx, n + 1);
+    if (!l->folder)
+        return mpt_fail_memory(l->ctx, n + 1);
+    memcpy(l->folder, from, n);
+    l->folder[n] = 0;
+    return MPT_OK;
+}
+
+static void copy(loader *l) {
     mpt_trainer *trainer = l->trainer;
     copy_weights(l);
     copy_rows(l);
     trainer->has_gradients = false;
     if (l->mode == LOAD_LEARNT)
         return;
+    mpt_free(l->ctx, trainer->loaded_in);
+    trainer->loaded_in = l->folder;
+    l->folder = NULL;
+    trainer->owns = false; /* until that is compared */
     trainer->root = l->root;
     trainer->counted = -1;
     trainer->saved_at = trainer->attempted;
@@ -239,6 +261,7 @@ static mpt_status load(loader *l, const json_t *manifest) {
     MPT_TRY(mpt_safetensors_open(l->ctx, path, &l->state));
     MPT_TRY(match_weights(l));
     MPT_TRY(match_rows(l));
+    MPT_TRY(keep_folder(l));
     copy(l);
     return MPT_OK;
 }
@@ -253,6 +276,7 @@ static mpt_status load_mode_of(mpt_trainer *trainer, const char *path, load_mode
     mpt_safetensors_close(l.weights);
     mpt_weights_map_destroy(&l.map);
     mpt_saved_deinit(&l.rows);
+    mpt_free(l.ctx, l.folder);
     json_decref(manifest);
     return status;
 }

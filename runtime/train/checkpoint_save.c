@@ -179,13 +179,19 @@ static void remove_leftovers(const mpt_trainer *trainer) {
     mpt_arena_deinit(&arena);
 }
 
+static bool owns(mpt_trainer *trainer) {
+    if (!trainer->owns && trainer->loaded_in)
+        trainer->owns = mpt_file_same(trainer->loaded_in, trainer->checkpoints);
+    return trainer->owns;
+}
+
 /* A run that has neither written nor read a checkpoint here must find none: the next one to
- * resume could not tell which are whose. */
-static mpt_status refuse_others(const mpt_trainer *trainer) {
+ * resume could not tell which are whose, and old ones are removed. */
+static mpt_status refuse_others(mpt_trainer *trainer) {
     mpt_arena arena;
     mpt_dir_names names;
     mpt_status status = list(&arena, trainer, &names);
-    for (int i = 0; i < names.n && status == MPT_OK && trainer->saved_at < 0; i++) {
+    for (int i = 0; i < names.n && status == MPT_OK && !owns(trainer); i++) {
         if (mpt_checkpoint_step(names.names[i]) < 0)
             continue;
         status = MPT_FAIL(trainer->ctx, MPT_INVALID, MPT_NOWHERE,
@@ -241,7 +247,7 @@ mpt_status mpt_trainer_set_checkpoints(mpt_trainer *trainer, const char *folder)
     }
     mpt_free(trainer->ctx, trainer->checkpoints);
     trainer->checkpoints = copy;
-    trainer->swept = false;
+    trainer->swept = trainer->owns = false;
     return MPT_OK;
 }
 
@@ -256,13 +262,21 @@ bool mpt_trainer_checkpoint_due(const mpt_trainer *trainer) {
     return ((step || put_off) && mpt_trainer_is_sound(trainer)) || mpt_trainer_done(trainer);
 }
 
+static void sweep_once(mpt_trainer *trainer) {
+    if (!trainer->swept)
+        remove_leftovers(trainer);
+    trainer->swept = true;
+}
+
 static mpt_status save_here(mpt_trainer *trainer) {
     mpt_status others = refuse_others(trainer);
     if (others != MPT_OK)
         return others == MPT_INVALID ? others
                                      : fail_save(trainer->ctx, others, trainer->attempted);
+    sweep_once(trainer);
     MPT_TRY(mpt_trainer_save_checkpoint(trainer, trainer->checkpoints));
     trainer->saved_at = trainer->attempted;
+    trainer->owns = true;
     if (mpt_trainer_is_sound(trainer))
         remove_old(trainer);
     return MPT_OK;
@@ -273,12 +287,11 @@ mpt_status mpt_trainer_checkpoint(mpt_trainer *trainer, bool now) {
     bool due = mpt_trainer_checkpoint_due(trainer);
     if (!trainer->checkpoints)
         return MPT_OK;
-    if (!trainer->swept) /* once a process */
-        remove_leftovers(trainer);
-    trainer->swept = true;
+    if (owns(trainer))
+        sweep_once(trainer);
     if (!due && !now)
         return MPT_OK;
-    if (trainer->saved_at != trainer->attempted)
+    if (trainer->saved_at != trainer->attempted || !owns(trainer))
         MPT_TRY(save_here(trainer));
     if (!due || trainer->told_at == trainer->attempted)
         return MPT_OK;

@@ -24,6 +24,7 @@ void mpt_trainer_destroy(mpt_trainer *trainer) {
     mpt_free(trainer->ctx, trainer->tokens);
     mpt_free(trainer->ctx, trainer->weights);
     mpt_free(trainer->ctx, trainer->checkpoints);
+    mpt_free(trainer->ctx, trainer->loaded_in);
     mpt_free(trainer->ctx, trainer);
 }
 

@@ -54,6 +54,8 @@ struct mpt_trainer {
     double tokens_seen;
     double last_eval;          /* NAN before the first */
     char *checkpoints;         /* their folder; NULL: there are none */
+    char *loaded_in;           /* the folder of the checkpoint that was read last, or NULL */
+    bool owns;                 /* the checkpoints there are this run's */
     bool swept;                /* what an ended run left half done there is gone */
     int64_t saved_at, told_at; /* steps of the last one saved or read, and of its event; -1 */
     bool told_empty;           /* that there is nothing to validate with */

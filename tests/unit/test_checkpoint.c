@@ -218,6 +218,31 @@ static void test_checkpoint_when_another_run_saved_there_then_refused(void **s) 
     checkpoints_remove(&f);
 }
 
+/* Having read one elsewhere makes no difference: what lies ahead there is another run's. */
+static void test_checkpoint_when_read_elsewhere_then_another_folder_is_left_alone(void **s) {
+    (void)s;
+    checkpoints f = checkpoints_make(), other = checkpoints_make(), empty = checkpoints_make();
+    checkpoint_case c;
+    checkpoint_begin(&c, CHECKPOINT_FP16, 1);
+    checkpoint_train(&c, 4, 0);
+    assert_mpt_ok(c.ctx, mpt_trainer_save_checkpoint(c.trainer, f.path));
+    checkpoint_train(&c, 4, 0);
+    assert_mpt_ok(c.ctx, mpt_trainer_save_checkpoint(c.trainer, other.path));
+    assert_mpt_ok(c.ctx,
+                  mpt_trainer_load_checkpoint(c.trainer, checkpoint_at(f.path, 4).text, NULL));
+    assert_mpt_ok(c.ctx, mpt_trainer_set_checkpoints(c.trainer, other.path));
+    assert_int_equal(mpt_trainer_checkpoint(c.trainer, false), MPT_INVALID);
+    assert_checkpoints(other.path, "step-8");
+    assert_mpt_ok(c.ctx, mpt_trainer_set_checkpoints(c.trainer, empty.path));
+    assert_mpt_ok(c.ctx, mpt_trainer_checkpoint(c.trainer, false));
+    assert_checkpoints(empty.path, "step-4");
+    assert_checkpoints(f.path, "step-4");
+    checkpoint_end(&c);
+    checkpoints_remove(&f);
+    checkpoints_remove(&other);
+    checkpoints_remove(&empty);
+}
+
 /* Half of a checkpoint, half of a removal, and a damaged one that the run has fallen back from.
  */
 static void test_checkpoint_when_an_ended_run_left_halves_then_they_are_swept_out(void **s) {
@@ -414,6 +439,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_load_when_a_weight_is_nan_then_it_comes_back),
     cmocka_unit_test(test_checkpoint_when_due_then_saved_told_and_the_oldest_removed),
     cmocka_unit_test(test_checkpoint_when_another_run_saved_there_then_refused),
+    cmocka_unit_test(test_checkpoint_when_read_elsewhere_then_another_folder_is_left_alone),
     cmocka_unit_test(test_checkpoint_when_an_ended_run_left_halves_then_they_are_swept_out),
     cmocka_unit_test(test_roll_back_when_called_then_weights_are_old_and_counters_are_not),
     cmocka_unit_test(test_read_when_any_byte_is_turned_over_then_damage_is_found),
