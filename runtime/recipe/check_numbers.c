@@ -67,7 +67,8 @@ static void check_squares(mpt_checker *c, const mpt_quantizer *q) {
     if (q->scale.kind == MPT_SCALING_NONE && q->format == MPT_DTYPE_FP16)
         mpt_checker_warn(c, MPT_WARNING_LOST_UPDATE, c->recipe->where,
                          "precision.state.adam_v is fp16, in which squares under 3e-08 are "
-                         "0: their steps are divided by eps alone");
+                         "0: their steps are divided by eps alone; scale = current {} keeps "
+                         "them");
     /* Half of the smallest number is 0; gradients of a tensor lie some 2^12 apart. */
     int lost = (int)floor(log2((double)f.max)) + f.bias + f.mantissa_bits;
     if (q->scale.kind != MPT_SCALING_NONE && lost < 24)
