@@ -176,7 +176,8 @@ const mpt_reference_word mpt_reference_examples[] = {
     {"precision", "precision = { base = bf16, rules = { ... }, loss_scale = static(1024) }",
      ""},
     {"state",
-     "state = { master = bf16 { rounding = \"stochastic\" }, adam_m = e4m3 { block = {1, 128} }, "
+     "state = { master = bf16 { rounding = \"stochastic\" }, adam_m = e4m3 { block = {1, 128} "
+     "}, "
      "adam_v = fp16 { scale = current {} } }",
      ""},
     {"ops", "ops = { softmax = bf16, norm = fp32 }", ""},

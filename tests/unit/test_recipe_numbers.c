@@ -119,7 +119,8 @@ static void test_lua_when_a_sum_is_wrong_then_its_line_is_named(void **state) {
         {USE_GEMM " fprop = {\n  promte = 128 } } } } }",
          "r.lua:6: precision.rules[1].use.fprop: no field 'promte'; did you mean 'promote'?"},
         {"precision = { state = {\n  adam_m = e2m1 } }",
-         "r.lua:6: precision.state.adam_m: no format 'e2m1' here; take fp32, bf16, fp16, e4m3 or "
+         "r.lua:6: precision.state.adam_m: no format 'e2m1' here; take fp32, bf16, fp16, e4m3 "
+         "or "
          "e5m2"},
         {"precision = { state = {\n  adam_m = nvfp4 { block = {1, 16} } } }",
          "r.lua:6: precision.state.adam_m: no format 'nvfp4' here; take fp32, bf16, fp16, e4m3 "
@@ -135,10 +136,12 @@ static void test_lua_when_a_sum_is_wrong_then_its_line_is_named(void **state) {
         {"precision = { state = {\n  master = bf16 { rouding = 'stochastic' } } }",
          "r.lua:6: precision.state.master: no field 'rouding'; did you mean 'rounding'?"},
         {"precision = { state = {\n  master = fp32 { rounding = 'stochastic' } } }",
-         "r.lua:6: precision.state.master.rounding: a state in fp32 does not have it; fp32 holds "
+         "r.lua:6: precision.state.master.rounding: a state in fp32 does not have it; fp32 "
+         "holds "
          "states as they are; take bf16, fp16 or e4m3"},
         {"precision = { state = {\n  adam_v = bf16 { scale = current {} } } }",
-         "r.lua:6: precision.state.adam_v.scale: a state in bf16 does not have it; leave it out; "
+         "r.lua:6: precision.state.adam_v.scale: a state in bf16 does not have it; leave it "
+         "out; "
          "states take rounding, and fp16 scale = current {}"},
         {"precision = { state = {\n  adam_m = e4m3 { scale = delayed { history = 4 } } } }",
          "r.lua:6: precision.state.adam_m.scale: a state is scaled by its own largest element; "
@@ -172,7 +175,8 @@ static void test_state_when_it_has_fields_then_lua_and_text_give_one_recipe(void
              "{ block = {1, 128} }, adam_v = fp16 { scale = current {}, rounding = "
              "'stochastic' } } }");
     mpt_recipe *set = mpt_lua_load_fields(
-        ctx, "precision = { state = { master = fp16, adam_m = e5m2 { rounding = 'stochastic' } } }");
+        ctx,
+        "precision = { state = { master = fp16, adam_m = e5m2 { rounding = 'stochastic' } } }");
     mpt_str a, b;
     for (size_t i = 0; i < MPT_COUNT(sets); i++)
         assert_mpt_ok(ctx, mpt_recipe_set(set, sets[i].path, sets[i].value));
@@ -377,7 +381,7 @@ static void test_check_when_moments_are_sgds_then_no_effect(void **state) {
            "precision.state.adam_v is of AdamW's moments, but the optimizer is sgd");
 }
 
-static void test_check_when_too_many_gradients_are_summed_then_it_is_said(void **state) {
+static void test_check_when_p22_too_many_gradients_are_summed_then_it_is_said(void **state) {
     (void)state;
     checked c;
     open(&c);
@@ -424,7 +428,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_check_when_the_master_is_16_bits_then_lost_update),
     cmocka_unit_test(test_check_when_a_moment_cannot_fall_then_lost_update),
     cmocka_unit_test(test_check_when_moments_are_sgds_then_no_effect),
-    cmocka_unit_test(test_check_when_too_many_gradients_are_summed_then_it_is_said),
+    cmocka_unit_test(test_check_when_p22_too_many_gradients_are_summed_then_it_is_said),
     cmocka_unit_test(test_check_when_gradients_are_fp16_then_a_loss_scale_counts),
 };
 MPT_TEST_MAIN(cases)

@@ -14,12 +14,13 @@ static mpt_program *compile(mpt_ctx *ctx, const char *precision, const char *opt
     mpt_program *program;
     mpt_compile_options options = MPT_COMPILE_OPTIONS_INIT;
     options.target = target;
-    snprintf(text, sizeof text,
-             "return recipe { name = 'm', model = require 'models.gpt2' { n_layer = 2, n_embd = "
-             "64, n_head = 4, n_positions = 32, vocab_size = 256 }, precision = { %s }, train "
-             "= { steps = 4, batch = 4, sequence = 32, optimizer = %s, clip = 1.0, lr = "
-             "constant { peak = 1e-3 } }, allow = { 'lost-update', 'no-effect' } }",
-             precision, optimizer);
+    snprintf(
+        text, sizeof text,
+        "return recipe { name = 'm', model = require 'models.gpt2' { n_layer = 2, n_embd = "
+        "64, n_head = 4, n_positions = 32, vocab_size = 256 }, precision = { %s }, train "
+        "= { steps = 4, batch = 4, sequence = 32, optimizer = %s, clip = 1.0, lr = "
+        "constant { peak = 1e-3 } }, allow = { 'lost-update', 'no-effect' } }",
+        precision, optimizer);
     assert_mpt_ok(ctx, mpt_recipe_load_string(ctx, "m.lua", text, strlen(text), NULL, recipe));
     assert_mpt_ok(ctx, mpt_compile(*recipe, &options, &program));
     return program;
@@ -33,7 +34,8 @@ static void allocated(const mpt_program *program, size_t bytes[3]) {
     const mpt_graph *graph = program->phases[0]->graph;
     memset(bytes, 0, 3 * sizeof *bytes);
     for (int p = 0; mpt_trainer_param(trainer, p, &view); p++) {
-        size_t n = sizeof(float) * (size_t)mpt_value_elements(&graph->values[graph->params[p].value]);
+        size_t n =
+            sizeof(float) * (size_t)mpt_value_elements(&graph->values[graph->params[p].value]);
         bytes[0] += n;
         bytes[1] += n;
         for (int m = 0; m < 2; m++)
@@ -57,10 +59,12 @@ static const memory_row rows[] = {
     {"base = bf16", "sgd { momentum = 0 }", 8, 8},
     {"base = bf16", "sgd { momentum = 0.9 }", 12, 12},
     {"base = bf16, state = { adam_m = bf16, adam_v = bf16 }", "adamw { }", 16, 12},
-    {"base = bf16, state = { master = bf16 { rounding = 'stochastic' }, gradient = bf16, adam_m "
+    {"base = bf16, state = { master = bf16 { rounding = 'stochastic' }, gradient = bf16, "
+     "adam_m "
      "= bf16, adam_v = bf16 }",
      "adamw { }", 16, 8},
-    {"base = bf16, state = { master = fp16 { scale = current {} }, adam_m = e4m3, adam_v = fp16 "
+    {"base = bf16, state = { master = fp16 { scale = current {} }, adam_m = e4m3, adam_v = "
+     "fp16 "
      "{ scale = current {} } }",
      "adamw { }", 16, 9},
     {"base = bf16, state = { adam_m = e4m3 { block = {1, 128} }, adam_v = e5m2 { block = {1, "
@@ -102,9 +106,9 @@ static void test_plan_when_scales_are_delayed_then_their_histories_are_counted(v
     (void)s;
     mpt_ctx *ctx = mpt_test_ctx();
     mpt_recipe *recipe;
-    mpt_program *program =
-        compile(ctx, "rules = { rule { 'linear', use = e4m3 { scale = delayed { history = 16 } } } }",
-                "adamw { }", MPT_TARGET_HOST, &recipe);
+    mpt_program *program = compile(
+        ctx, "rules = { rule { 'linear', use = e4m3 { scale = delayed { history = 16 } } } }",
+        "adamw { }", MPT_TARGET_HOST, &recipe);
     size_t bytes[3];
     allocated(program, bytes);
     assert_int_equal(program->phases[0]->bytes[MPT_MEMORY_OPTIMIZER], bytes[2]);
@@ -117,7 +121,8 @@ static void test_plan_when_scales_are_delayed_then_their_histories_are_counted(v
 static double device_bytes(const memory_row *row) {
     mpt_ctx *ctx = mpt_test_ctx();
     mpt_recipe *recipe;
-    mpt_program *program = compile(ctx, row->precision, row->optimizer, MPT_TARGET_SM90, &recipe);
+    mpt_program *program =
+        compile(ctx, row->precision, row->optimizer, MPT_TARGET_SM90, &recipe);
     mpt_plan plan;
     mpt_arena arena;
     size_t whole = 0;
@@ -142,7 +147,8 @@ static void test_plan_when_for_a_device_then_16_bytes_a_parameter_and_less_in_le
         double got = device_bytes(&rows[i]);
         bool blocks = strstr(rows[i].precision, "block") != NULL;
         bool scales = blocks || strstr(rows[i].precision, "e4m3") != NULL;
-        if (!(got >= rows[i].device && got <= rows[i].device + (scales ? blocks ? 0.2 : 0.02 : 0)))
+        if (!(got >= rows[i].device &&
+              got <= rows[i].device + (scales ? blocks ? 0.2 : 0.02 : 0)))
             fail_msg("%s: %.4f bytes a parameter, not %g", rows[i].precision, got,
                      rows[i].device);
     }
