@@ -5,10 +5,10 @@
  * grad_reduce rounds what a rank sends and adds it up over ranks; unscale is the loss scale's
  * reciprocal; grad_norm measures each gradient times it; finite_check finds the first that is
  * not finite, on any rank; global_norm joins the norms; clip_factor gives one factor, unscale *
- * clip; adamw or sgd applies it. No pass over a gradient writes it unscaled: it is multiplied as
- * it is read, once where it is measured and once where it is applied. Where a gradient is not
- * finite the factor is NaN, and the optimizer then leaves weights and moments as they are: the
- * whole step is skipped, on all parameters and ranks.
+ * clip; adamw or sgd applies it. No pass over a gradient writes it unscaled: it is multiplied
+ * as it is read, once where it is measured and once where it is applied. Where a gradient is
+ * not finite the factor is NaN, and the optimizer then leaves weights and moments as they are:
+ * the whole step is skipped, on all parameters and ranks.
  *
  * adamw and sgd compute in FP32 from what is stored, as Transformer Engine's FusedAdam does:
  * the weight moves by the new moments as computed, and only then weight and moments are rounded

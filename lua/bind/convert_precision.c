@@ -72,8 +72,8 @@ void mpt_convert_state(lua_State *L, const mpt_filler *f, const mpt_field *row) 
     mpt_sandbox_check(L, status);
     mpt_slot_use use;
     (void)mpt_slot_use_by_name(value->word, &use);
-    mpt_filler inner = {f->recipe,  mpt_record_find("quantizer"), &use, lua_gettop(L),
-                        path.text, NULL,                         NULL};
+    mpt_filler inner = {
+        f->recipe, mpt_record_find("quantizer"), &use, lua_gettop(L), path.text, NULL, NULL};
     mpt_convert_fill(L, &inner);
     mpt_slot_use_settle(&use);
 

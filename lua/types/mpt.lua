@@ -70,11 +70,11 @@
 ---@field loss_scale? number|mpt.static|mpt.dynamic Keeps small FP16 gradients from vanishing: static(1024) or dynamic { }. Default: none.
 
 ---@class mpt.state_fields
----@field master? mpt.format The weights that the optimizer updates: it computes in FP32 and rounds the new weight to nearest even. Initial weights are rounded too. Default: fp32.
+---@field master? mpt.format The weights that the optimizer updates: it computes in FP32 and rounds the new weight to nearest even, or as `bf16 { rounding = "stochastic" }` says, which loses no update on average. `fp16 { scale = current {} }` has a scale a tensor. Initial weights are rounded too, to nearest. Default: fp32.
 ---@field gradient? mpt.format Gradients: the sum over micro-batches is rounded to nearest even after each addition to it. Default: fp32.
 ---@field reduce? mpt.format What a rank sends to be added up over ranks: the step's gradient is rounded to it once, before it is measured; fp32 sends it as it is. Default: fp32.
----@field adam_m? mpt.format AdamW's first moments as they are kept: the step uses the new FP32 moment, then it is rounded to nearest even. Default: fp32.
----@field adam_v? mpt.format AdamW's second moments as they are kept, in the same way; fp16 has no scale beside it and loses squares below 3e-8. Default: fp32.
+---@field adam_m? mpt.format AdamW's first moments as they are kept: the step uses the new FP32 moment, then it is rounded to nearest even, or as the format's fields say: `rounding = "stochastic"`; of `e4m3` and `e5m2`, which have a scale of the tensor at hand, `block = {1, 128}`, `scale_format`. Default: fp32.
+---@field adam_v? mpt.format AdamW's second moments as they are kept, in the same way. Plain `fp16` loses squares below 3e-8; `fp16 { scale = current {} }` has a scale a tensor, as in MS-AMP. Default: fp32.
 ---@field residual? mpt.format The stream between blocks. Default: precision.base.
 ---@field activation? mpt.format What is kept of activations for the backward pass of layers other than linear: a plain saturating cast. Linear layers keep their operands. Default: as computed.
 

@@ -104,7 +104,7 @@ static void print_attrs(const mpt_node *node, mpt_str *out) {
     if (a->sum.accumulate != MPT_DTYPE_FP32)
         mpt_str_printf(out, " accumulate=%s", mpt_dtype_name(a->sum.accumulate));
     print_number(out, "promote", a->sum.promote);
-    if (node->op == MPT_OP_quantize && a->has_row)
+    if ((node->op == MPT_OP_quantize && a->has_row) || node->op == MPT_OP_quantize_state)
         print_quantizer(out, "row", &a->row);
     if (node->op == MPT_OP_quantize && a->has_col)
         print_quantizer(out, "col", &a->col);

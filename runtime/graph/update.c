@@ -2,11 +2,11 @@
  *
  * PREPARE zeroes each gradient. UPDATE reduces the gradients over ranks; takes the loss scale
  * out; measures them in the order in which the backward pass finishes them, so that "the first
- * bad gradient" is the one nearest to where a fault arose; checks that all are finite; joins the
- * norms; clips; applies the one factor parameter by parameter. Unscale, check, norm and clip
- * stand there once, however many micro-batches were summed up. The bias of a choice of experts
- * has a load for a gradient: it is measured nowhere, and moves by a rule of its own. Kernels:
- * kernels/ref/ref_optim.c. */
+ * bad gradient" is the one nearest to where a fault arose; checks that all are finite; joins
+ * the norms; clips; applies the one factor parameter by parameter. Unscale, check, norm and
+ * clip stand there once, however many micro-batches were summed up. The bias of a choice of
+ * experts has a load for a gradient: it is measured nowhere, and moves by a rule of its own.
+ * Kernels: kernels/ref/ref_optim.c. */
 #include "graph/graph.h"
 
 /* Biases, norms, A_log, D and dt_bias are vectors and keep their size; matrices, tables and the

@@ -85,7 +85,8 @@ static size_t packed_bytes(const counting *c, int v) {
     const mpt_quantizer *q = quantizer_of(c->phase->graph, v, &column);
     if (value->kept) {
         int64_t n = mpt_value_elements(value), rows = value->rank > 1 ? value->dims[0] : 1;
-        return (size_t)ceil(mpt_target_bytes(c->target, value->kept, rows, rows ? n / rows : 0));
+        return (size_t)ceil(
+            mpt_target_bytes(c->target, value->kept, rows, rows ? n / rows : 0));
     }
     if (!q)
         return (size_t)ceil((double)mpt_value_elements(value) * mpt_dtype_bits(value->dtype) /

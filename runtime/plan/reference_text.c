@@ -77,10 +77,8 @@ const mpt_reference_text mpt_reference_texts[] = {
      "TetraJet (arXiv 2502.20853) |\n"
      "| differentiable estimators of the gradient, outliers clamped and added back sparse | "
      "FP4 quantization (arXiv 2501.17116) |\n"
-     "| range expansion of optimizer states, moments and kept activations in FP8 | COAT (arXiv "
-     "2410.19313) |\n"
-     "| gradients in FP8 in memory and between ranks, masters in scaled FP16 | FP8-LM (arXiv "
-     "2310.18313) |\n"
+     "| range expansion of optimizer states | COAT (arXiv 2410.19313) |\n"
+     "| gradients in FP8 in memory and between ranks | FP8-LM (arXiv 2310.18313) |\n"
      "| uniform grids of 4 bits: E1M2, INT4 | UFP4 (arXiv 2606.20381) |\n"
      "| scales in E3M4, Smooth-SwiGLU, a phase that a measured noise starts, a learning rate "
      "that starts again in a phase | FP4 All the Way |\n"
@@ -206,7 +204,11 @@ const mpt_reference_word mpt_reference_examples[] = {
      ""},
     {"precision", "precision = { base = bf16, rules = { ... }, loss_scale = static(1024) }",
      ""},
-    {"state", "state = { adam_m = bf16, adam_v = bf16 }", ""},
+    {"state",
+     "state = { master = bf16 { rounding = \"stochastic\" }, adam_m = e4m3 { block = {1, 128} "
+     "}, "
+     "adam_v = fp16 { scale = current {} } }",
+     ""},
     {"ops", "ops = { softmax = bf16, norm = fp32 }", ""},
     {"static", "loss_scale = static(1024)", ""},
     {"dynamic", "loss_scale = dynamic { init = 65536, interval = 2000 }", ""},
@@ -345,6 +347,8 @@ const mpt_reference_word mpt_reference_recipes[] = {
     {"gpt2_base", "gpt2_base.lua", "a small GPT-2 that the others derive from"},
     {"gpt2_bf16", "gpt2_bf16.lua", "BF16 products over FP32 master weights (arXiv 1905.12322)"},
     {"gpt2_bf16_states", "gpt2_bf16_states.lua", "Adam's moments in BF16 (arXiv 2412.19437)"},
+    {"gpt2_coat", "gpt2_coat.lua",
+     "Adam's moments in E4M3, 128 of a row under a scale (arXiv 2410.19313)"},
     {"gpt2_composer2", "gpt2_composer2.lua",
      "row-scaled NVFP4 forward, MXFP8 backward (arXiv 2603.24477)"},
     {"gpt2_fp16", "gpt2_fp16.lua", "FP16 with a static loss scale (arXiv 1710.03740)"},
@@ -365,6 +369,8 @@ const mpt_reference_word mpt_reference_recipes[] = {
     {"gpt2_fp8_rowwise_hp", "gpt2_fp8_rowwise_hp.lua", "the same with wgrad in BF16 (torchao)"},
     {"gpt2_fp8_warmup", "gpt2_fp8_warmup.lua",
      "1000 steps of BF16, then FP8 with the histories they left"},
+    {"gpt2_msamp", "gpt2_msamp.lua",
+     "moments in E4M3 and scaled FP16, masters in scaled FP16 (arXiv 2310.18313)"},
     {"gpt2_mxfp4", "gpt2_mxfp4.lua",
      "MXFP4 in all products, scales rounded up (arXiv 2509.25149)"},
     {"gpt2_mxfp4_backward", "gpt2_mxfp4_backward.lua",

@@ -78,6 +78,8 @@ static json_t *step_json(const mpt_phase_program *program, int index) {
         return with(json, mpt_json_sum(node->attrs.sum.accumulate, node->attrs.sum.promote));
     if (json && node->op == MPT_OP_grad_reduce)
         return with(json, json_pack("{s:s}", "reduce", mpt_dtype_name(node->attrs.reduce)));
+    if (json && node->op == MPT_OP_quantize_state)
+        json_object_set_new(json, "row", mpt_json_quantizer(&a->row));
     if (!json || node->op != MPT_OP_quantize)
         return json;
     int failed = json_object_set_new(json, "row",

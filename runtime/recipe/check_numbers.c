@@ -48,8 +48,8 @@ static void check_master(mpt_checker *c, const mpt_train *train) {
                      mpt_dtype_name(master), lost_exponent(master), detail);
 }
 
-/* What a step takes away of a moment must show in it. Under a scale it falls with the largest of
- * its block, but not alone. */
+/* What a step takes away of a moment must show in it. Under a scale it falls with the largest
+ * of its block, but not alone. */
 static void check_decay(mpt_checker *c, const char *name, const mpt_quantizer *q, double beta) {
     mpt_dtype dtype = q->format;
     bool scaled = q->scale.kind != MPT_SCALING_NONE;
@@ -67,14 +67,16 @@ static void check_squares(mpt_checker *c, const mpt_quantizer *q) {
     if (q->scale.kind == MPT_SCALING_NONE && q->format == MPT_DTYPE_FP16)
         mpt_checker_warn(c, MPT_WARNING_LOST_UPDATE, c->recipe->where,
                          "precision.state.adam_v is fp16, in which squares under 3e-08 are "
-                         "0: their steps are divided by eps alone");
+                         "0: their steps are divided by eps alone; scale = current {} keeps "
+                         "them");
     /* Half of the smallest number is 0; gradients of a tensor lie some 2^12 apart. */
     int lost = (int)floor(log2((double)f.max)) + f.bias + f.mantissa_bits;
     if (q->scale.kind != MPT_SCALING_NONE && lost < 24)
-        mpt_checker_warn(c, MPT_WARNING_LOST_UPDATE, c->recipe->where,
-                         "precision.state.adam_v is %s, in which squares under 2^-%d of the "
-                         "largest under their scale are 0: their steps are divided by eps alone",
-                         mpt_dtype_name(q->format), lost);
+        mpt_checker_warn(
+            c, MPT_WARNING_LOST_UPDATE, c->recipe->where,
+            "precision.state.adam_v is %s, in which squares under 2^-%d of the "
+            "largest under their scale are 0: their steps are divided by eps alone",
+            mpt_dtype_name(q->format), lost);
 }
 
 static void check_moments(mpt_checker *c, const mpt_train *train, bool any_adam) {

@@ -51,10 +51,10 @@ typedef struct mpt_field {
     const char *doc;        /* one sentence; a row without it fails a test */
     const char *source;     /* paper or tool the word comes from, or "" */
     const char *takes;      /* SPECIAL: what it may be, in words; else NULL, the type says it */
-    bool always; /* RECORD: it is there whether said or not, with the defaults of its rows */
-    bool refined; /* FORMAT: the member is the `format` of a mpt_quantizer, and fields of one may
-                     follow the word: bf16 { rounding = "stochastic" } */
-    bool late;   /* came later than hashes did: in none where it has its default */
+    bool always;  /* RECORD: it is there whether said or not, with the defaults of its rows */
+    bool refined; /* FORMAT: the member is the `format` of a mpt_quantizer, and fields of one
+                     may follow the word: bf16 { rounding = "stochastic" } */
+    bool late;    /* came later than hashes did: in none where it has its default */
 } mpt_field;
 
 typedef struct mpt_record {

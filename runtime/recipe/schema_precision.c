@@ -16,12 +16,10 @@
     }
 
 static const mpt_choice wide_formats[] = {WIDE_FORMATS};
-static const mpt_choice moment_formats[] = {{"fp32", MPT_DTYPE_FP32, "IEEE single"},
-                                            {"bf16", MPT_DTYPE_BF16, "8 exponent bits"},
-                                            {"fp16", MPT_DTYPE_FP16, "IEEE half"},
-                                            {"e4m3", MPT_DTYPE_E4M3, "8 bits"},
-                                            {"e5m2", MPT_DTYPE_E5M2, "8 bits"},
-                                            {NULL, 0, NULL}};
+static const mpt_choice moment_formats[] = {
+    {"fp32", MPT_DTYPE_FP32, "IEEE single"}, {"bf16", MPT_DTYPE_BF16, "8 exponent bits"},
+    {"fp16", MPT_DTYPE_FP16, "IEEE half"},   {"e4m3", MPT_DTYPE_E4M3, "8 bits"},
+    {"e5m2", MPT_DTYPE_E5M2, "8 bits"},      {NULL, 0, NULL}};
 static const mpt_choice saved_formats[] = {{"fp32", MPT_DTYPE_FP32, "IEEE single"},
                                            {"bf16", MPT_DTYPE_BF16, "8 exponent bits"},
                                            {"fp16", MPT_DTYPE_FP16, "IEEE half"},

@@ -43,8 +43,8 @@ mpt_quantizer *mpt_field_refined(const mpt_field *field, void *member);
 mpt_status mpt_state_format_validate(mpt_ctx *ctx, const mpt_quantizer *q, const char *path,
                                      mpt_where where);
 
-/* Reads "bf16", or "e4m3 block=1x128 rounding=stochastic", into a refined format; `path` is that
- * of the record. The member is untouched where it is refused. */
+/* Reads "bf16", or "e4m3 block=1x128 rounding=stochastic", into a refined format; `path` is
+ * that of the record. The member is untouched where it is refused. */
 mpt_status mpt_state_format_parse(mpt_ctx *ctx, mpt_arena *arena, const mpt_field *field,
                                   void *member, const char *path, const mpt_setting *value,
                                   mpt_where where);

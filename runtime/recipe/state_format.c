@@ -21,15 +21,15 @@ mpt_quantizer *mpt_field_refined(const mpt_field *field, void *member) {
 
 /* A field that no state has, by name; NULL where there is none. */
 static const char *stray(const mpt_quantizer *q) {
-    return q->hadamard.size                             ? "hadamard"
-           : q->nonfinite != MPT_NONFINITE_PROPAGATE    ? "nonfinite"
-           : q->source != MPT_SOURCE_ORIGINAL           ? "source"
-           : q->pad != MPT_PAD_ZERO                     ? "pad"
-           : q->outer != MPT_OUTER_NONE                 ? "outer"
-           : q->scale_format == MPT_SCALE_E4M3          ? "scale_format"
-           : q->rounding != MPT_ROUNDING_NEAREST &&
-                   q->rounding != MPT_ROUNDING_STOCHASTIC ? "rounding"
-                                                          : NULL;
+    return q->hadamard.size                          ? "hadamard"
+           : q->nonfinite != MPT_NONFINITE_PROPAGATE ? "nonfinite"
+           : q->source != MPT_SOURCE_ORIGINAL        ? "source"
+           : q->pad != MPT_PAD_ZERO                  ? "pad"
+           : q->outer != MPT_OUTER_NONE              ? "outer"
+           : q->scale_format == MPT_SCALE_E4M3       ? "scale_format"
+           : q->rounding != MPT_ROUNDING_NEAREST && q->rounding != MPT_ROUNDING_STOCHASTIC
+               ? "rounding"
+               : NULL;
 }
 
 /* FP32 is as it is; BF16 has its range and needs no scale; FP16 may have one a tensor. */
@@ -39,16 +39,16 @@ static const char *stray_of_wide(const mpt_quantizer *q) {
     return fp32 && q->rounding != MPT_ROUNDING_NEAREST ? "rounding"
            : scaled && q->format != MPT_DTYPE_FP16     ? "scale"
            : q->block_rows || q->block_cols            ? "block"
-           : q->scale_format > MPT_SCALE_POW2 ||
-                   (!scaled && q->scale_format != MPT_SCALE_FP32) ? "scale_format"
-           : q->headroom != 0 && q->headroom != 1                 ? "headroom"
-                                                                  : NULL;
+           : q->scale_format > MPT_SCALE_POW2 || (!scaled && q->scale_format != MPT_SCALE_FP32)
+               ? "scale_format"
+           : q->headroom != 0 && q->headroom != 1 ? "headroom"
+                                                  : NULL;
 }
 
 static mpt_status refuse(mpt_ctx *ctx, const mpt_quantizer *q, const char *path,
                          const char *field, mpt_where where) {
-    mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where, "%s.%s: a state in %s does not have it",
-                                 path, field, q->name);
+    mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where,
+                                 "%s.%s: a state in %s does not have it", path, field, q->name);
     if (mpt_is_wide(q->format) && q->format == MPT_DTYPE_FP32)
         mpt_hint(ctx, "fp32 holds states as they are; take bf16, fp16 or e4m3");
     else if (strcmp(field, "rounding") == 0)
@@ -68,9 +68,9 @@ mpt_status mpt_state_format_validate(mpt_ctx *ctx, const mpt_quantizer *q, const
     if (field)
         return refuse(ctx, q, path, field, where);
     if (q->scale.kind == MPT_SCALING_DELAYED || q->scale.kind == MPT_SCALING_STATIC) {
-        mpt_status status = MPT_FAIL(ctx, MPT_INVALID, where,
-                                     "%s.scale: a state is scaled by its own largest element",
-                                     path);
+        mpt_status status =
+            MPT_FAIL(ctx, MPT_INVALID, where,
+                     "%s.scale: a state is scaled by its own largest element", path);
         mpt_hint(ctx, "take scale = current {}");
         return status;
     }

@@ -27,7 +27,8 @@ static uint64_t run20(double scale, int64_t micro_batch) {
     return hash;
 }
 
-static void test_p02_when_the_scale_is_1_1024_or_65536_then_weights_are_the_same_bits(void **s) {
+static void
+test_p02_when_the_scale_is_1_1024_or_65536_then_weights_are_the_same_bits(void **s) {
     (void)s;
     for (int64_t micro_batch = 1; micro_batch <= 4; micro_batch += 3) {
         uint64_t one = run20(1, micro_batch);
@@ -88,7 +89,8 @@ static void test_p17_when_micro_batches_have_4_and_1_targets_then_they_weigh_so(
     assert_true(fabs(norm[0] / norm[1] - 1) < 1e-5);
 }
 
-static void test_p23_when_a_micro_batch_is_masked_then_it_adds_nothing_and_is_counted(void **s) {
+static void
+test_p23_when_a_micro_batch_is_masked_then_it_adds_nothing_and_is_counted(void **s) {
     (void)s;
     static const int with[] = {16, 0, 16, 0};
     rig r, few;
@@ -175,7 +177,9 @@ static void adam_once(kernel_fn kernel, mpt_dtype format, float beta2, float g, 
     mpt_tensor in[5];
     void *const data[5] = {&x[0], &g, &x[1], &x[2], &factor};
     for (int i = 0; i < 5; i++)
-        in[i] = (mpt_tensor){.data = data[i], .rank = 1, .dims = {1},
+        in[i] = (mpt_tensor){.data = data[i],
+                             .rank = 1,
+                             .dims = {1},
                              .dtype = i == 2 || i == 3 ? format : MPT_DTYPE_FP32};
     kernel(&(mpt_kernel_args){&node, in, in, NULL, &env});
 }

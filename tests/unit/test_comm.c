@@ -1,6 +1,6 @@
-/* comm/: what ranks decide together. A channel of two ranks is played by one that knows what the
- * other sends. NaN must survive every reduction in either order (case P14), and a fault of one
- * rank must stop the step on both (P13). */
+/* comm/: what ranks decide together. A channel of two ranks is played by one that knows what
+ * the other sends. NaN must survive every reduction in either order (case P14), and a fault of
+ * one rank must stop the step on both (P13). */
 #include "mpt_test.h"
 
 #include <math.h>
@@ -88,7 +88,8 @@ static void test_max_when_p14_one_rank_has_nan_then_nan_in_both_orders(void **s)
 
 static void test_max_when_numbers_then_the_larger_and_its_bits(void **s) {
     (void)s;
-    static const float order[] = {-INFINITY, -3e38f, -1, -1e-45f, 0, 1e-45f, 1, 3e38f, INFINITY};
+    static const float order[] = {-INFINITY, -3e38f, -1,    -1e-45f, 0,
+                                  1e-45f,    1,      3e38f, INFINITY};
     for (size_t i = 0; i < MPT_COUNT(order); i++)
         for (size_t k = 0; k < MPT_COUNT(order); k++) {
             float want = order[i > k ? i : k], got = largest(order[i], order[k]);
@@ -161,15 +162,16 @@ static float reduced_history(bool reduces, float others) {
     mpt_run_env env = {.n_threads = 1, .comm = &comm};
     mpt_node node = {.op = MPT_OP_scale_update, .n_in = 2, .n_out = 1};
     (void)mpt_quantizer_by_name("e4m3", &node.attrs.row);
-    node.attrs.row.scale = (mpt_scale_source){
-        .kind = MPT_SCALING_DELAYED, .history = 4, .reduce_amax = reduces};
+    node.attrs.row.scale =
+        (mpt_scale_source){.kind = MPT_SCALING_DELAYED, .history = 4, .reduce_amax = reduces};
     mpt_tensor in[2] = {{.data = &scale, .rank = 1, .dims = {1}},
                         {.data = history, .rank = 1, .dims = {4}}};
     mpt_ref_scale_update(&(mpt_kernel_args){&node, in, in, NULL, &env});
     return history[3];
 }
 
-static void test_history_when_ranks_differ_then_the_largest_enters_where_it_is_reduced(void **s) {
+static void
+test_history_when_ranks_differ_then_the_largest_enters_where_it_is_reduced(void **s) {
     (void)s;
     assert_true(reduced_history(true, 5) == 5);
     assert_true(reduced_history(true, 1) == 2);
@@ -193,13 +195,15 @@ static void test_step_when_two_ranks_have_the_same_rows_then_as_one_alone(void *
     both.trainer->comm = &comm;
     int64_t n = 0;
     for (int i = 0; i < both.phases[0]->graph->n_params; i++)
-        n += mpt_value_elements(&both.phases[0]->graph->values[both.phases[0]->graph->params[i].value]);
+        n += mpt_value_elements(
+            &both.phases[0]->graph->values[both.phases[0]->graph->params[i].value]);
     for (int i = 0; i < 3; i++) {
         mpt_step_result a = rig_step(&alone), b = rig_step(&both);
         assert_true(a.loss == b.loss && a.grad_norm == b.grad_norm);
     }
     assert_true(rig_state_hash(&alone) == rig_state_hash(&both));
-    assert_int_equal(same.n_sums, 3 * both.phases[0]->graph->n_params); /* each gradient once a step */
+    assert_int_equal(same.n_sums,
+                     3 * both.phases[0]->graph->n_params); /* each gradient once a step */
     assert_int_equal(same.n_all, 3 * n);
     rig_deinit(&alone);
     rig_deinit(&both);
@@ -239,7 +243,8 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_sum_when_one_rank_has_nan_or_inf_then_it_shows),
     cmocka_unit_test(test_self_when_reduced_then_everything_stays),
     cmocka_unit_test(test_check_when_another_rank_found_a_fault_then_the_earlier_row_of_both),
-    cmocka_unit_test(test_history_when_ranks_differ_then_the_largest_enters_where_it_is_reduced),
+    cmocka_unit_test(
+        test_history_when_ranks_differ_then_the_largest_enters_where_it_is_reduced),
     cmocka_unit_test(test_step_when_two_ranks_have_the_same_rows_then_as_one_alone),
     cmocka_unit_test(test_p13_when_another_rank_overflows_then_this_one_skips_too),
 };

@@ -118,8 +118,37 @@ static void test_lua_when_a_sum_is_wrong_then_its_line_is_named(void **state) {
          "bf16 or fp16"},
         {USE_GEMM " fprop = {\n  promte = 128 } } } } }",
          "r.lua:6: precision.rules[1].use.fprop: no field 'promte'; did you mean 'promote'?"},
-        {"precision = { state = {\n  adam_m = e4m3 } }",
-         "r.lua:6: precision.state.adam_m: no format 'e4m3' here; take fp32, bf16 or fp16"},
+        {"precision = { state = {\n  adam_m = e2m1 } }",
+         "r.lua:6: precision.state.adam_m: no format 'e2m1' here; take fp32, bf16, fp16, e4m3 "
+         "or "
+         "e5m2"},
+        {"precision = { state = {\n  adam_m = nvfp4 { block = {1, 16} } } }",
+         "r.lua:6: precision.state.adam_m: no format 'nvfp4' here; take fp32, bf16, fp16, e4m3 "
+         "or e5m2"},
+        {"precision = { state = {\n  master = e4m3 } }",
+         "r.lua:6: precision.state.master: no format 'e4m3' here; take fp32, bf16 or fp16"},
+        {"precision = { state = {\n  gradient = bf16 { rounding = 'stochastic' } } }",
+         "r.lua:6: precision.state.gradient: cannot be a number format; give fp32, bf16 or "
+         "fp16"},
+        {"precision = { state = {\n  master = bf16 { rounding = 'half_away' } } }",
+         "r.lua:6: precision.state.master.rounding: a state in bf16 does not have it; take "
+         "\"nearest\" or \"stochastic\""},
+        {"precision = { state = {\n  master = bf16 { rouding = 'stochastic' } } }",
+         "r.lua:6: precision.state.master: no field 'rouding'; did you mean 'rounding'?"},
+        {"precision = { state = {\n  master = fp32 { rounding = 'stochastic' } } }",
+         "r.lua:6: precision.state.master.rounding: a state in fp32 does not have it; fp32 "
+         "holds "
+         "states as they are; take bf16, fp16 or e4m3"},
+        {"precision = { state = {\n  adam_v = bf16 { scale = current {} } } }",
+         "r.lua:6: precision.state.adam_v.scale: a state in bf16 does not have it; leave it "
+         "out; "
+         "states take rounding, and fp16 scale = current {}"},
+        {"precision = { state = {\n  adam_m = e4m3 { scale = delayed { history = 4 } } } }",
+         "r.lua:6: precision.state.adam_m.scale: a state is scaled by its own largest element; "
+         "take scale = current {}"},
+        {"precision = { state = {\n  adam_m = e4m3 { hadamard = hadamard { size = 16 } } } }",
+         "r.lua:6: precision.state.adam_m.hadamard: a state in e4m3 does not have it; leave it "
+         "out; states take rounding, block, scale_format, scale_rule and headroom"},
         {"precision = { state = {\n  adam = bf16 } }",
          "r.lua:6: precision.state: no field 'adam'; did you mean 'adam_m'?"},
     };
@@ -132,6 +161,36 @@ static void test_lua_when_a_sum_is_wrong_then_its_line_is_named(void **state) {
 static void canonical(mpt_ctx *ctx, mpt_recipe *recipe, mpt_str *out) {
     mpt_str_init(out, ctx);
     mpt_recipe_canonical(recipe, out);
+}
+
+static void test_state_when_it_has_fields_then_lua_and_text_give_one_recipe(void **state) {
+    (void)state;
+    static const mpt_set sets[] = {
+        {"precision.state.master", "bf16 rounding=stochastic"},
+        {"precision.state.adam_m", "e4m3 block=1x128"},
+        {"precision.state.adam_v", "fp16 scale=current rounding=stochastic"}};
+    mpt_ctx *ctx = mpt_test_ctx();
+    mpt_recipe *lua = mpt_lua_load_fields(
+        ctx, "precision = { state = { master = bf16 { rounding = 'stochastic' }, adam_m = e4m3 "
+             "{ block = {1, 128} }, adam_v = fp16 { scale = current {}, rounding = "
+             "'stochastic' } } }");
+    mpt_recipe *set = mpt_lua_load_fields(
+        ctx,
+        "precision = { state = { master = fp16, adam_m = e5m2 { rounding = 'stochastic' } } }");
+    mpt_str a, b;
+    for (size_t i = 0; i < MPT_COUNT(sets); i++)
+        assert_mpt_ok(ctx, mpt_recipe_set(set, sets[i].path, sets[i].value));
+    canonical(ctx, lua, &a);
+    canonical(ctx, set, &b);
+    assert_string_equal(a.data, b.data);
+    assert_non_null(strstr(a.data, "precision.state.adam_m = e4m3 block=1x128 scale=current "));
+    assert_non_null(strstr(a.data, "precision.state.master = bf16 block=tensor scale=none "));
+    mpt_str_deinit(&a);
+    mpt_str_deinit(&b);
+    mpt_recipe_destroy(lua);
+    mpt_recipe_destroy(set);
+    assert_int_equal(mpt_ctx_memory(ctx).live_bytes, 0);
+    mpt_ctx_destroy(ctx);
 }
 
 static void test_recipe_when_said_in_c_and_in_lua_then_one_text(void **state) {
@@ -258,12 +317,17 @@ static void test_check_when_the_master_is_16_bits_then_lost_update(void **state)
     fixture_set(&c.f, "precision.state.master", "bf16");
     finish(&c, "lost-update", 1,
            "precision.state.master is bf16, which loses updates under 2^-9 of a weight; at the "
-           "peak learning rate of 0.001 weights above 0.512 stand still, and none decays");
+           "peak learning rate of 0.001 weights above 0.512 stand still, and none decays; "
+           "rounding = \"stochastic\" keeps them on average");
+    open(&c);
+    fixture_set(&c.f, "precision.state.master", "bf16 rounding=stochastic");
+    finish(&c, NULL, 0, NULL);
     open(&c);
     fixture_set(&c.f, "precision.state.master", "fp16");
     fixture_set(&c.f, "train.optimizer", "sgd");
     finish(&c, "lost-update", 1,
-           "precision.state.master is fp16, which loses updates under 2^-12 of a weight");
+           "precision.state.master is fp16, which loses updates under 2^-12 of a weight; "
+           "rounding = \"stochastic\" keeps them on average");
 }
 
 static void test_check_when_a_moment_cannot_fall_then_lost_update(void **state) {
@@ -285,7 +349,26 @@ static void test_check_when_a_moment_cannot_fall_then_lost_update(void **state) 
     finish(
         &c, "lost-update", 1,
         "precision.state.adam_v is fp16, in which squares under 3e-08 are 0: their steps are "
-        "divided by eps alone");
+        "divided by eps alone; scale = current {} keeps them");
+    open(&c);
+    fixture_set(&c.f, "precision.state.adam_v", "fp16 scale=current");
+    fixture_set(&c.f, "precision.state.adam_m", "e4m3 block=1x128");
+    finish(&c, NULL, 0, NULL);
+    open(&c);
+    fixture_set(&c.f, "precision.state.adam_v", "e4m3");
+    finish(&c, "lost-update", 1,
+           "precision.state.adam_v is e4m3, in which squares under 2^-18 of the largest under "
+           "their scale are 0: their steps are divided by eps alone");
+    open(&c);
+    fixture_set(&c.f, "precision.state.adam_m", "e5m2 block=1x128");
+    fixture_set(&c.f, "train.optimizer.betas", "0.95,0.95");
+    finish(&c, "lost-update", 1,
+           "precision.state.adam_m is e5m2: a step takes 0.05 of it away, which is under 2^-4, "
+           "so it falls only with the scale of its block");
+    open(&c);
+    fixture_set(&c.f, "precision.state.adam_m", "e5m2 block=1x128 rounding=stochastic");
+    fixture_set(&c.f, "train.optimizer.betas", "0.95,0.95");
+    finish(&c, NULL, 0, NULL);
 }
 
 static void test_check_when_moments_are_sgds_then_no_effect(void **state) {
@@ -298,7 +381,7 @@ static void test_check_when_moments_are_sgds_then_no_effect(void **state) {
            "precision.state.adam_v is of AdamW's moments, but the optimizer is sgd");
 }
 
-static void test_check_when_too_many_gradients_are_summed_then_it_is_said(void **state) {
+static void test_check_when_p22_too_many_gradients_are_summed_then_it_is_said(void **state) {
     (void)state;
     checked c;
     open(&c);
@@ -338,13 +421,14 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_sum_when_one_product_says_it_then_it_outranks_the_gemm),
     cmocka_unit_test(test_host_when_a_sum_is_wrong_then_the_way_out_is_named),
     cmocka_unit_test(test_lua_when_a_sum_is_wrong_then_its_line_is_named),
+    cmocka_unit_test(test_state_when_it_has_fields_then_lua_and_text_give_one_recipe),
     cmocka_unit_test(test_recipe_when_said_in_c_and_in_lua_then_one_text),
     cmocka_unit_test(test_check_when_sums_stay_narrow_then_low_precision_accumulate),
     cmocka_unit_test(test_check_when_no_dot_product_is_longer_then_promote_has_no_effect),
     cmocka_unit_test(test_check_when_the_master_is_16_bits_then_lost_update),
     cmocka_unit_test(test_check_when_a_moment_cannot_fall_then_lost_update),
     cmocka_unit_test(test_check_when_moments_are_sgds_then_no_effect),
-    cmocka_unit_test(test_check_when_too_many_gradients_are_summed_then_it_is_said),
+    cmocka_unit_test(test_check_when_p22_too_many_gradients_are_summed_then_it_is_said),
     cmocka_unit_test(test_check_when_gradients_are_fp16_then_a_loss_scale_counts),
 };
 MPT_TEST_MAIN(cases)

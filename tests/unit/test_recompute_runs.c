@@ -119,6 +119,14 @@ static void test_run_when_hybrid_on_cpu_then_recomputed_to_the_bit(void **s) {
     check_model(draw_hybrid, false);
 }
 
+/* Two steps and more of delayed layers, recomputed and not: outputs, input gradients (in the
+ * gradients that are made of them) and the scales of gradients are the same bits. */
+static void test_run_when_p46_delayed_then_gradient_scales_move_as_without(void **s) {
+    (void)s;
+    for (int ref = 0; ref < 2; ref++)
+        check_variant(draw_three_gpt2, "e4m3 delayed, one copy", ref == 1);
+}
+
 /* A weight used twice with delayed scaling: both readers have the one scale of this step. */
 static void test_run_when_p49_a_shared_weight_then_recomputed_to_the_bit(void **s) {
     (void)s;
@@ -181,7 +189,7 @@ static void compare_bytes(const rig *r) {
     assert_true(n_again > BLOCKS);
 }
 
-static void test_twins_when_run_then_bytes_are_those_of_the_first_time(void **s) {
+static void test_twins_when_p47_run_then_bytes_are_those_of_the_first_time(void **s) {
     (void)s;
     for (size_t v = 0; v < MPT_COUNT(variants); v++) {
         rig r;
@@ -199,8 +207,9 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_run_when_gpt2_on_cpu_then_recomputed_to_the_bit),
     cmocka_unit_test(test_run_when_hybrid_on_ref_then_recomputed_to_the_bit),
     cmocka_unit_test(test_run_when_hybrid_on_cpu_then_recomputed_to_the_bit),
+    cmocka_unit_test(test_run_when_p46_delayed_then_gradient_scales_move_as_without),
     cmocka_unit_test(test_run_when_p49_a_shared_weight_then_recomputed_to_the_bit),
-    cmocka_unit_test(test_twins_when_run_then_bytes_are_those_of_the_first_time),
+    cmocka_unit_test(test_twins_when_p47_run_then_bytes_are_those_of_the_first_time),
 };
 
 MPT_TEST_MAIN(cases)

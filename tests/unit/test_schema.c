@@ -266,10 +266,12 @@ static void test_state_when_a_format_is_set_then_stored_or_refused(void **state)
     setter_open(&s);
     assert_mpt_ok(s.ctx,
                   setter_set(&s, "state", &recipe, "state", "master", setter_text("fp32")));
-    assert_int_equal(setter_set(&s, "state", &recipe, "state", "adam_m", setter_text("e4m3")),
+    assert_int_equal(setter_set(&s, "state", &recipe, "state", "adam_m", setter_text("e2m1")),
                      MPT_INVALID);
     assert_message(
-        s.ctx, "nvfp4.lua:14: state.adam_m: no format 'e4m3' here; take fp32, bf16 or fp16");
+        s.ctx,
+        "nvfp4.lua:14: state.adam_m: no format 'e2m1' here; take fp32, bf16, fp16, e4m3 or "
+        "e5m2");
     assert_mpt_ok(s.ctx,
                   setter_set(&s, "state", &recipe, "state", "adam_m", setter_text("bf16")));
     assert_int_equal(recipe.state.adam_m.format, MPT_DTYPE_BF16);

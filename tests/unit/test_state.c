@@ -143,8 +143,8 @@ static void test_p73_when_master_is_bf16_then_decay_is_lost(void **s) {
 static void test_moments_when_bf16_then_the_step_uses_them_before_they_are_rounded(void **s) {
     (void)s;
     rig r, plain;
-    rig_options o =
-        options_with((mpt_state_formats){.adam_m.format = MPT_DTYPE_BF16, .adam_v.format = MPT_DTYPE_BF16});
+    rig_options o = options_with(
+        (mpt_state_formats){.adam_m.format = MPT_DTYPE_BF16, .adam_v.format = MPT_DTYPE_BF16});
     rig_options o32 = options_with((mpt_state_formats){0});
     rig_init(&r, &o);
     rig_init(&plain, &o32);
@@ -166,8 +166,8 @@ static void test_moments_when_bf16_then_the_step_uses_them_before_they_are_round
 static void test_moments_when_sgd_then_momentum_stays_fp32(void **s) {
     (void)s;
     rig r;
-    rig_options o =
-        options_with((mpt_state_formats){.adam_m.format = MPT_DTYPE_BF16, .adam_v.format = MPT_DTYPE_BF16});
+    rig_options o = options_with(
+        (mpt_state_formats){.adam_m.format = MPT_DTYPE_BF16, .adam_v.format = MPT_DTYPE_BF16});
     o.optimizer = MPT_OPTIMIZER_SGD;
     rig_init(&r, &o);
     rig_step(&r);
@@ -359,19 +359,22 @@ static uint64_t state_after(const rig_options *o, char hash[17]) {
 
 static void test_state_when_any_word_changes_then_run_and_schedule_hash_do(void **s) {
     (void)s;
-    const mpt_state_formats rows[] = {
-        {.gradient = MPT_DTYPE_FP32},
-        {.master.format = MPT_DTYPE_BF16},
-        {.master.format = MPT_DTYPE_FP16},
-        {.gradient = MPT_DTYPE_BF16},
-        {.gradient = MPT_DTYPE_FP16},
-        {.reduce = MPT_DTYPE_BF16},
-        {.reduce = MPT_DTYPE_FP16},
-        {.adam_m.format = MPT_DTYPE_BF16},
-        {.adam_m.format = MPT_DTYPE_FP16},
-        {.adam_v.format = MPT_DTYPE_BF16},
-        {.adam_v.format = MPT_DTYPE_FP16},
-        {{.format = MPT_DTYPE_BF16}, MPT_DTYPE_BF16, MPT_DTYPE_BF16, {.format = MPT_DTYPE_BF16}, {.format = MPT_DTYPE_BF16}}};
+    const mpt_state_formats rows[] = {{.gradient = MPT_DTYPE_FP32},
+                                      {.master.format = MPT_DTYPE_BF16},
+                                      {.master.format = MPT_DTYPE_FP16},
+                                      {.gradient = MPT_DTYPE_BF16},
+                                      {.gradient = MPT_DTYPE_FP16},
+                                      {.reduce = MPT_DTYPE_BF16},
+                                      {.reduce = MPT_DTYPE_FP16},
+                                      {.adam_m.format = MPT_DTYPE_BF16},
+                                      {.adam_m.format = MPT_DTYPE_FP16},
+                                      {.adam_v.format = MPT_DTYPE_BF16},
+                                      {.adam_v.format = MPT_DTYPE_FP16},
+                                      {{.format = MPT_DTYPE_BF16},
+                                       MPT_DTYPE_BF16,
+                                       MPT_DTYPE_BF16,
+                                       {.format = MPT_DTYPE_BF16},
+                                       {.format = MPT_DTYPE_BF16}}};
     uint64_t states[MPT_COUNT(rows)];
     char hashes[MPT_COUNT(rows)][17], other[17];
     for (size_t i = 0; i < MPT_COUNT(rows); i++) {

@@ -118,14 +118,11 @@ typedef struct kept_row {
 } kept_row;
 
 static int all_formats(kept_row rows[16]) {
-    const kept_row all[] = {{"bf16 stochastic", by_chance("bf16")},
-                            {"fp16 stochastic", by_chance("fp16")},
-                            {"fp16 scaled", scaled("fp16", 0, 0)},
-                            {"e4m3", scaled("e4m3", 0, 0)},
-                            {"e4m3 row", scaled("e4m3", 1, 0)},
-                            {"e4m3 1x128", scaled("e4m3", 1, 128)},
-                            {"e5m2 1x32", scaled("e5m2", 1, 32)},
-                            {"e4m3 128x128", scaled("e4m3", 128, 128)}};
+    const kept_row all[] = {
+        {"bf16 stochastic", by_chance("bf16")}, {"fp16 stochastic", by_chance("fp16")},
+        {"fp16 scaled", scaled("fp16", 0, 0)},  {"e4m3", scaled("e4m3", 0, 0)},
+        {"e4m3 row", scaled("e4m3", 1, 0)},     {"e4m3 1x128", scaled("e4m3", 1, 128)},
+        {"e5m2 1x32", scaled("e5m2", 1, 32)},   {"e4m3 128x128", scaled("e4m3", 128, 128)}};
     memcpy(rows, all, sizeof all);
     int n = (int)MPT_COUNT(all);
     rows[n] = rows[3];
@@ -191,7 +188,8 @@ static void test_keep_when_zeros_or_nan_then_zeros_stay_and_nan_shows(void **s) 
 }
 
 /* A first moment over eight decades, as the formats see it: the largest is exact. */
-static void test_keep_when_scaled_then_the_largest_is_exact_and_fp16_holds_more_decades(void **s) {
+static void
+test_keep_when_scaled_then_the_largest_is_exact_and_fp16_holds_more_decades(void **s) {
     (void)s;
     float m[256], v[256];
     mpt_quantizer e4m3 = scaled("e4m3", 0, 0), fp16 = scaled("fp16", 0, 0);
@@ -294,9 +292,8 @@ static void test_step_when_skipped_then_states_that_chance_rounds_stay(void **s)
 static void test_nodes_when_kept_then_one_a_state_behind_its_step_with_its_stream(void **s) {
     (void)s;
     rig r;
-    rig_options o = options_with((mpt_state_formats){.master = by_chance("bf16"),
-                                                     .adam_m = by_chance("bf16"),
-                                                     .adam_v = by_chance("fp16")});
+    rig_options o = options_with((mpt_state_formats){
+        .master = by_chance("bf16"), .adam_m = by_chance("bf16"), .adam_v = by_chance("fp16")});
     rig_init(&r, &o);
     const mpt_graph *graph = r.phases[0]->graph;
     static const char *const names[] = {"master", "adam_m", "adam_v"};
@@ -360,7 +357,8 @@ static int n_lost(mpt_dtype master, float share) {
     return lost;
 }
 
-static void test_fp16_when_it_is_the_master_then_updates_under_2_to_minus_11_are_lost(void **s) {
+static void
+test_fp16_when_it_is_the_master_then_updates_under_2_to_minus_11_are_lost(void **s) {
     (void)s;
     assert_int_equal(n_lost(MPT_DTYPE_FP16, 0x1p-10f), 0);
     assert_in_range(n_lost(MPT_DTYPE_FP16, 0x1.8p-12f), 300, 999); /* half way there */
@@ -382,7 +380,8 @@ static mpt_quantize_counts cast_gradients(float scale) {
     return counts;
 }
 
-static void test_fp16_when_gradients_are_under_2_to_minus_25_then_a_loss_scale_saves_them(void **s) {
+static void
+test_fp16_when_gradients_are_under_2_to_minus_25_then_a_loss_scale_saves_them(void **s) {
     (void)s;
     mpt_quantize_counts without = cast_gradients(1), with = cast_gradients(1024);
     assert_true(without.elements == 4096 && without.underflow > 4000);
@@ -420,7 +419,8 @@ static double fall_of_loss(double loss_scale, double *out_norm) {
     return first - last;
 }
 
-static void test_fp16_when_a_models_gradients_are_small_then_it_learns_with_a_scale_alone(void **s) {
+static void
+test_fp16_when_a_models_gradients_are_small_then_it_learns_with_a_scale_alone(void **s) {
     (void)s;
     double norm_small = 1, norm = 0;
     double lost = fall_of_loss(0x1p-24, &norm_small), learned = fall_of_loss(1, &norm);
@@ -432,15 +432,18 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_p73_when_rounded_by_chance_then_decay_is_kept_on_average),
     cmocka_unit_test(test_keep_when_any_format_then_the_quantizers_bytes_on_every_backend),
     cmocka_unit_test(test_keep_when_zeros_or_nan_then_zeros_stay_and_nan_shows),
-    cmocka_unit_test(test_keep_when_scaled_then_the_largest_is_exact_and_fp16_holds_more_decades),
+    cmocka_unit_test(
+        test_keep_when_scaled_then_the_largest_is_exact_and_fp16_holds_more_decades),
     cmocka_unit_test(test_run_when_kept_then_threads_change_nothing_and_the_seed_does),
     cmocka_unit_test(test_run_when_kept_then_every_state_is_in_its_format),
     cmocka_unit_test(test_step_when_skipped_then_states_that_chance_rounds_stay),
     cmocka_unit_test(test_nodes_when_kept_then_one_a_state_behind_its_step_with_its_stream),
     cmocka_unit_test(test_sgd_when_masters_are_kept_by_chance_then_a_node_does_it),
     cmocka_unit_test(test_fp16_when_it_is_the_master_then_updates_under_2_to_minus_11_are_lost),
-    cmocka_unit_test(test_fp16_when_gradients_are_under_2_to_minus_25_then_a_loss_scale_saves_them),
-    cmocka_unit_test(test_fp16_when_a_models_gradients_are_small_then_it_learns_with_a_scale_alone),
+    cmocka_unit_test(
+        test_fp16_when_gradients_are_under_2_to_minus_25_then_a_loss_scale_saves_them),
+    cmocka_unit_test(
+        test_fp16_when_a_models_gradients_are_small_then_it_learns_with_a_scale_alone),
 };
 
 MPT_TEST_MAIN(cases)
