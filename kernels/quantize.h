@@ -132,8 +132,8 @@ void mpt_quantize_both(const mpt_quantize_job *row, const mpt_quantize_job *col)
 void mpt_dequantize(const mpt_quantize_job *job, float *y);
 
 /* A master or a moment brought to the format that it is kept in, in place: n values become what
- * their codes stand for. A vector is one row; a tensor of more than two dimensions has a row for
- * each of its first. Stochastic rounding takes its bits from the key's stream. */
+ * their codes stand for. A vector is one row; a tensor of more than two dimensions has a row
+ * for each of its first. Stochastic rounding takes its bits from the key's stream. */
 void mpt_ref_quantize_state_values(const mpt_quantizer *q, const mpt_tensor *t,
                                    const mpt_random_key *key);
 void mpt_quantize_state_values(const mpt_quantizer *q, const mpt_tensor *t,
