@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "mpt/checkpoint.h"
+#include "mpt/watch.h"
 
 /* ---- the run folder ---- */
 
@@ -258,8 +259,8 @@ static mpt_exit write_diagnosis(mpt_training *r) {
     return status != MPT_OK && status != MPT_IO ? mpt_cli_fail(r->ctx, status) : made;
 }
 
-/* Training has stopped itself. A good checkpoint stays the newest, to go on from; where there is
- * none yet, the state as it is may help to find out. Why it stopped was said first. */
+/* Training has stopped itself. A good checkpoint stays the newest, to go on from; where there
+ * is none yet, the state as it is may help to find out. Why it stopped was said first. */
 static void give_up(mpt_training *r, const char *checkpoints) {
     mpt_checkpoint_info good;
     (void)write_diagnosis(r);

@@ -123,7 +123,8 @@ static mpt_status check_train(const mpt_recipe *recipe, bool proxy) {
                "%s.micro_batch: batch %lld is no multiple of %lld", path,
                (long long)train.batch, (long long)train.micro_batch);
     if (train.watch.spike.action == MPT_SPIKE_ROLLBACK && train.checkpoint.every == 0)
-        REFUSE(recipe, recipe->where, "say how often they are saved: checkpoint = { every = 100 }",
+        REFUSE(recipe, recipe->where,
+               "say how often they are saved: checkpoint = { every = 100 }",
                "%s.watch.spike.action: rollback needs checkpoints to go back to", path);
     if (proxy)
         MPT_TRY(check_inherited(recipe, &train));

@@ -290,6 +290,16 @@ mpt_status mpt_trainer_load_checkpoint(mpt_trainer *trainer, const char *path,
     return load_mode_of(trainer, path, o.allow_recipe_change ? LOAD_CHANGED : LOAD_ALL);
 }
 
+/* The scales are those of the checkpoint's phase, and go over into the current one as at a
+ * switch. */
+static void enter_from(mpt_trainer *trainer, const char *phase) {
+    const mpt_program *program = trainer->program;
+    for (int p = 0; p < program->n_phases; p++)
+        if (p != trainer->phase && strcmp(program->phases[p]->phase, phase) == 0)
+            mpt_state_switch(trainer->state, program->phases[p]->graph,
+                             program->phases[trainer->phase]->graph);
+}
+
 mpt_status mpt_trainer_roll_back(mpt_trainer *trainer, int64_t *out_step) {
     mpt_checkpoint_info info;
     if (!trainer->checkpoints)
@@ -297,6 +307,7 @@ mpt_status mpt_trainer_roll_back(mpt_trainer *trainer, int64_t *out_step) {
     MPT_TRY(mpt_checkpoint_find_until(trainer->ctx, trainer->checkpoints, trainer->attempted,
                                       &info));
     MPT_TRY(load_mode_of(trainer, info.path, LOAD_LEARNT));
+    enter_from(trainer, info.phase);
     *out_step = info.step;
     return MPT_OK;
 }

@@ -134,8 +134,7 @@ static void find_first(mpt_trainer *trainer, const mpt_step_result *r, mpt_bad_t
     w.env = mpt_trainer_env(trainer);
     w.env.step = (uint32_t)r->step;
     w.env.evaluating = true;
-    w.env.loss_seed =
-        (float)(r->loss_scale / (double)mpt_count_targets(trainer->targets, n));
+    w.env.loss_seed = (float)(r->loss_scale / (double)mpt_count_targets(trainer->targets, n));
     mpt_faults_weights(&trainer->faults, r->step, trainer->state);
     if (!find_weight(trainer, out) && !find_output(&w))
         *out = (mpt_bad_tensor){.place = MPT_BAD_NOWHERE};
@@ -164,8 +163,7 @@ mpt_status mpt_trainer_give_up(mpt_trainer *trainer, const mpt_step_result *r,
 mpt_status mpt_trainer_diagnose_end(mpt_trainer *trainer) {
     if (trainer->diagnosis.reason != MPT_STOP_NONE)
         return MPT_OK; /* it gave up before, and was finished all the same */
-    trainer->diagnosis = (mpt_diagnosis){.reason = MPT_STOP_DIVERGED,
-                                         .step = trainer->attempted - 1,
-                                         .bad = trainer->bad};
+    trainer->diagnosis = (mpt_diagnosis){
+        .reason = MPT_STOP_DIVERGED, .step = trainer->attempted - 1, .bad = trainer->bad};
     return write_event(trainer);
 }

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mpt/watch.h"
+
 enum { TEXT = 768, EVENT_CHANGES = 8 };
 
 static const char *const reasons[] = {"none", "max_skips", "nonfinite", "rollbacks",
@@ -48,7 +50,8 @@ static void first_text(const mpt_trainer *trainer, char out[TEXT]) {
 /* Spikes, and weights, for which the layer's format is not to blame. */
 static const char *advice_apart(const mpt_trainer *trainer) {
     if (gradient_name(trainer) == NULL)
-        return "lower the learning rate or warm up longer; where the loss has another level for "
+        return "lower the learning rate or warm up longer; where the loss has another level "
+               "for "
                "good, raise train.watch.spike.z or take action = 'warn'";
     if (trainer->diagnosis.first.place != MPT_BAD_WEIGHT)
         return NULL;
@@ -142,8 +145,7 @@ static void reason_text(const mpt_trainer *trainer, char out[TEXT]) {
         return;
     default:
         snprintf(out, TEXT, "%lld of %lld steps were skipped",
-                 (long long)trainer->watch.counts.skipped,
-                 (long long)trainer->attempted);
+                 (long long)trainer->watch.counts.skipped, (long long)trainer->attempted);
     }
 }
 
@@ -155,9 +157,8 @@ static void cause_text(const mpt_trainer *trainer, char out[TEXT]) {
     if (gradient_name(trainer))
         snprintf(out, TEXT, "first bad tensor: %.700s", first);
     else
-        snprintf(out, TEXT,
-                 "the last for a spike, with loss %.4g and gradient norm %.4g", d->bad.loss,
-                 d->bad.grad_norm);
+        snprintf(out, TEXT, "the last for a spike, with loss %.4g and gradient norm %.4g",
+                 d->bad.loss, d->bad.grad_norm);
 }
 
 mpt_status mpt_diagnosis_fail(const mpt_trainer *trainer) {
@@ -165,9 +166,8 @@ mpt_status mpt_diagnosis_fail(const mpt_trainer *trainer) {
     reason_text(trainer, reason);
     cause_text(trainer, cause);
     advice_text(trainer, advice);
-    mpt_status status =
-        MPT_FAIL(trainer->ctx, MPT_STOPPED, MPT_NOWHERE, "step %lld: %s; %s",
-                 (long long)trainer->diagnosis.step, reason, cause);
+    mpt_status status = MPT_FAIL(trainer->ctx, MPT_STOPPED, MPT_NOWHERE, "step %lld: %s; %s",
+                                 (long long)trainer->diagnosis.step, reason, cause);
     mpt_hint(trainer->ctx, "%s", advice);
     return status;
 }

@@ -71,8 +71,7 @@ void mpt_metrics_number(mpt_metrics_line *line, const char *key, double value) {
     append_number(line, value);
 }
 
-void mpt_metrics_pairs(mpt_metrics_line *line, const char *key, const double *pairs,
-                       int n) {
+void mpt_metrics_pairs(mpt_metrics_line *line, const char *key, const double *pairs, int n) {
     append_key(line, key);
     append(line, "[");
     for (int i = 0; i < n; i++) {

@@ -26,8 +26,7 @@ void mpt_metrics_boolean(mpt_metrics_line *line, const char *key, bool value);
 void mpt_metrics_string(mpt_metrics_line *line, const char *key, const char *value);
 
 /* "KEY":[[a,b],...] of n pairs, which lie one behind the other. */
-void mpt_metrics_pairs(mpt_metrics_line *line, const char *key, const double *pairs,
-                       int n);
+void mpt_metrics_pairs(mpt_metrics_line *line, const char *key, const double *pairs, int n);
 
 /* Closes the object and writes it; nothing where there is no writer. */
 mpt_status mpt_metrics_end(mpt_metrics_line *line, mpt_ctx *ctx, mpt_write_fn write, void *ud);

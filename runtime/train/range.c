@@ -18,7 +18,8 @@ bool mpt_range_matters(const mpt_phase_program *program) {
     const mpt_graph *graph = program->graph;
     for (int i = 0; i < graph->n_nodes; i++)
         for (int k = 0; k < graph->nodes[i].n_out; k++)
-            if (graph->nodes[i].pass != MPT_PASS_UPDATE && is_fp16(graph, graph->nodes[i].out[k]))
+            if (graph->nodes[i].pass != MPT_PASS_UPDATE &&
+                is_fp16(graph, graph->nodes[i].out[k]))
                 return true;
     return false;
 }

@@ -5,8 +5,8 @@
  * working weights, activations, operands, and gradients where no dynamic loss scale brings
  * those near the end on purpose. Every MPT_RANGE_EVERY-th attempted step is looked at, which a
  * resumed run does at the same steps: there is nothing to be saved. One look costs about a
- * twentieth of a step in FP16, so all of them less than a hundredth; what grows by less than 8 %
- * a step is seen between half of the range and its end. */
+ * twentieth of a step in FP16, so all of them less than a hundredth; what grows by less than 8
+ * % a step is seen between half of the range and its end. */
 #ifndef MPT_TRAIN_RANGE_H
 #define MPT_TRAIN_RANGE_H
 
@@ -18,11 +18,11 @@ typedef struct mpt_range {
     const mpt_phase_program *program; /* that is looked at; lent */
     const mpt_executor *executor;
     bool gradients;
-    float amax;  /* the largest one past half of the range; 0: none */
-    int step;    /* of the program, that made it */
-    int output;  /* of that step's node */
-    float told;  /* the amax that the log has last heard of */
-    int64_t n;   /* warnings in the metrics */
+    float amax; /* the largest one past half of the range; 0: none */
+    int step;   /* of the program, that made it */
+    int output; /* of that step's node */
+    float told; /* the amax that the log has last heard of */
+    int64_t n;  /* warnings in the metrics */
 } mpt_range;
 
 /* Whether the program makes anything in FP16. */

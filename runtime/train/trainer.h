@@ -87,8 +87,8 @@ mpt_status mpt_trainer_count_skip(mpt_trainer *trainer, const mpt_step_result *r
 mpt_status mpt_trainer_settle_spike(mpt_trainer *trainer, const mpt_step_result *r,
                                     const mpt_watch_verdict *verdict);
 
-/* Looks at the values of the step to come, where it is one of those that are looked at; and says
- * afterwards which of them came near the end of their range. */
+/* Looks at the values of the step to come, where it is one of those that are looked at; and
+ * says afterwards which of them came near the end of their range. */
 void mpt_trainer_start_range(mpt_trainer *trainer);
 mpt_status mpt_trainer_end_range(mpt_trainer *trainer, int64_t step);
 

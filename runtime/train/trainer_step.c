@@ -249,7 +249,7 @@ static int first_moving(const mpt_phase_program *program) {
  * NaN, as it is where a gradient is not finite, and by that the optimizer knows. Gives the
  * parameter whose gradient was bad, or -1. */
 static int run_update(mpt_trainer *trainer, const mpt_run_env *env, mpt_step_result *r,
-                          mpt_watch_verdict *out_verdict) {
+                      mpt_watch_verdict *out_verdict) {
     mpt_runner runner = mpt_trainer_runner(trainer, false);
     const int *segment = runner.program->segment;
     int middle = first_moving(runner.program);

@@ -1,5 +1,6 @@
 /* What a host may look at in a trainer: parameters, delayed scales, counts of a step. All of it
  * is lent, and changes with the next step. */
+#include "mpt/watch.h"
 #include "train/trainer.h"
 
 bool mpt_trainer_done(const mpt_trainer *trainer) {

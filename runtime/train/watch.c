@@ -26,8 +26,8 @@ mpt_status mpt_watch_saved(mpt_watch_state *watch, mpt_saved *list) {
     static const int64_t n_counts[] = {sizeof watch->counts / sizeof(int64_t)};
     list->kind = MPT_SAVED_PROGRESS;
     MPT_TRY(mpt_saved_add(list, "watch.samples", MPT_TENSOR_F64, 2, n_samples, watch->samples));
-    MPT_TRY(mpt_saved_add(list, "watch.loss_scales", MPT_TENSOR_F64, 2, n_changes,
-                          watch->changes));
+    MPT_TRY(
+        mpt_saved_add(list, "watch.loss_scales", MPT_TENSOR_F64, 2, n_changes, watch->changes));
     return mpt_saved_add(list, "watch.counts", MPT_TENSOR_I64, 1, n_counts, &watch->counts);
 }
 

@@ -1,14 +1,14 @@
 /* The watch over a run: a loss or a gradient norm that stands out of those of the steps before.
  *
  * The distance is robust: from the median, in scaled median absolute deviations (Iglewicz and
- * Hoaglin, "How to Detect and Handle Outliers", 1993: 0.6745 |x - median| / MAD), so that spikes
- * in the window do not hide the next one. Only values above the median stand out. NaN and Inf
- * are events of their own, and no samples.
+ * Hoaglin, "How to Detect and Handle Outliers", 1993: 0.6745 |x - median| / MAD), so that
+ * spikes in the window do not hide the next one. Only values above the median stand out. NaN
+ * and Inf are events of their own, and no samples.
  *
  * What is judged are numbers that all ranks have in common: the loss and the norm after they
  * were reduced. So is the verdict, then, and mpt_watch_judge is the only place that gives one.
- * All that is carried from step to step is in samples, changes and counts, whose sizes no recipe
- * changes: a run goes on under other settings of the watch with what it has seen. */
+ * All that is carried from step to step is in samples, changes and counts, whose sizes no
+ * recipe changes: a run goes on under other settings of the watch with what it has seen. */
 #ifndef MPT_TRAIN_WATCH_H
 #define MPT_TRAIN_WATCH_H
 
@@ -47,8 +47,9 @@ typedef struct mpt_watch_state {
     mpt_spike spike;
     double samples[MPT_WATCHED_COUNT][MPT_WATCH_MOST]; /* rings */
     double sorted[MPT_WATCH_MOST];                     /* scratch */
-    double changes[MPT_WATCH_CHANGES][2]; /* a ring: an attempted step, the loss scale from it on
-                                           */
+    double changes[MPT_WATCH_CHANGES]
+                  [2]; /* a ring: an attempted step, the loss scale from it on
+                        */
     mpt_watch_counts counts;
 } mpt_watch_state;
 

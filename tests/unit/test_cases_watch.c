@@ -1,10 +1,11 @@
-/* Field faults of runs that go wrong, by their numbers: what is skipped, what is said, what ends
- * a run. Loss scales as a state machine are in test_loss_scale.c, spikes in test_watch.c. */
+/* Field faults of runs that go wrong, by their numbers: what is skipped, what is said, what
+ * ends a run. Loss scales as a state machine are in test_loss_scale.c, spikes in test_watch.c.
+ */
 #include "mpt_test.h"
 
 #include <math.h>
 
-#include "mpt/checkpoint.h"
+#include "mpt/watch.h"
 #include "train/lr.h"
 #include "train_rig.h"
 
@@ -65,7 +66,7 @@ static bool diagnosis_says(const rig *r, const char *text) {
 
 /* ---- P04: the scale falls and falls ---- */
 
-static void test_P04_run_when_a_weight_is_nan_then_it_ends_in_time_and_names_it(void **s) {
+static void test_p04_run_when_a_weight_is_nan_then_it_ends_in_time_and_names_it(void **s) {
     (void)s;
     rig r;
     int64_t n;
@@ -94,7 +95,7 @@ static void test_P04_run_when_a_weight_is_nan_then_it_ends_in_time_and_names_it(
 
 /* ---- P05: the scale grows and grows ---- */
 
-static void test_P05_run_when_the_loss_is_tiny_then_the_scale_stops_at_its_cap(void **s) {
+static void test_p05_run_when_the_loss_is_tiny_then_the_scale_stops_at_its_cap(void **s) {
     (void)s;
     rig r;
     mpt_step_result step = {.loss = 0};
@@ -118,55 +119,10 @@ static void test_P05_run_when_the_loss_is_tiny_then_the_scale_stops_at_its_cap(v
     rig_deinit(&r);
 }
 
-/* ---- P07: giving up ---- */
-
-/* The learning rate is a thousand from step 5 on. What was good stays the newest checkpoint,
- * and loads. */
-static void test_P07_run_when_it_diverges_then_the_good_checkpoint_and_the_cause_remain(
-    void **s) {
-    (void)s;
-    rig r;
-    char folder[64] = "/tmp/mpt_p07_XXXXXX";
-    mpt_checkpoint_info info;
-    mpt_step_result step;
-    mpt_status status = MPT_OK;
-    rig_options o = fp16_options(&usual);
-    assert_non_null(mkdtemp(folder));
-    rig_init(&r, &o);
-    r.program.train.steps = 200;
-    r.program.train.checkpoint = (mpt_checkpoints){.every = 5, .keep = 1};
-    assert_mpt_ok(r.ctx, mpt_trainer_set_checkpoints(r.trainer, folder));
-    uint64_t good = 0;
-    while (status == MPT_OK && r.trainer->attempted < 100) {
-        if (r.trainer->attempted == 5) {
-            good = rig_state_hash(&r);
-            r.program.train.lr.peak = 1e3;
-        }
-        status = mpt_trainer_step(r.trainer, NULL, &step);
-        if (status == MPT_OK)
-            assert_mpt_ok(r.ctx, mpt_trainer_checkpoint(r.trainer, false));
-    }
-    assert_int_equal(status, MPT_STOPPED);
-    const char *diagnosis = event(&r, "{\"event\":\"diagnosis\",");
-    assert_non_null(strstr(diagnosis, "\"format\":\"fp16\",\"fault\":"));
-    assert_non_null(strstr(diagnosis, "\"amax\":"));
-    assert_non_null(strstr(diagnosis, "\"loss_scales\":[["));
-    assert_true(diagnosis_says(&r, "first bad tensor   "));
-    assert_true(diagnosis_says(&r, "loss scale         65536 from step 0\n"));
-    assert_mpt_ok(r.ctx, mpt_checkpoint_find(r.ctx, folder, &info));
-    assert_int_equal(info.step, 5);
-    r.program.train.lr.peak = o.lr;
-    assert_mpt_ok(r.ctx, mpt_trainer_load_checkpoint(r.trainer, info.path, NULL));
-    assert_true(rig_state_hash(&r) == good);
-    assert_false(rig_step(&r).skipped);
-    rig_deinit(&r);
-    rig_remove_folder(folder);
-}
-
 /* ---- P11: three counters ---- */
 
 /* The first steps overflow under a scale of 2^40. Warm-up and the phase go by applied steps. */
-static void test_P11_run_when_the_first_steps_are_skipped_then_schedules_wait(void **s) {
+static void test_p11_run_when_the_first_steps_are_skipped_then_schedules_wait(void **s) {
     (void)s;
     rig r;
     mpt_loss_scale scale = usual;
@@ -196,7 +152,7 @@ static void test_P11_run_when_the_first_steps_are_skipped_then_schedules_wait(vo
 
 /* ---- P16: true words ---- */
 
-static void test_P16_run_when_a_bf16_gradient_is_nan_then_no_word_of_a_loss_scale(void **s) {
+static void test_p16_run_when_a_bf16_gradient_is_nan_then_no_word_of_a_loss_scale(void **s) {
     (void)s;
     static const struct {
         const char *fault, *message;
@@ -204,8 +160,10 @@ static void test_P16_run_when_a_bf16_gradient_is_nan_then_no_word_of_a_loss_scal
         {"grad:model.layers.0.down.weight=nan@4",
          "step 4: a gradient is not finite, and train.watch.nonfinite is 'stop'; first bad "
          "tensor: NaN in the gradient of layers.0.down.weight; "},
-        {"grad:model.layers.0.down.weight=-inf@4", "Inf in the gradient of layers.0.down.weight"},
-        {"act:model.layers.0.up=inf@4", "first bad tensor: Inf in layers.0.up (linear, bf16); "},
+        {"grad:model.layers.0.down.weight=-inf@4",
+         "Inf in the gradient of layers.0.down.weight"},
+        {"act:model.layers.0.up=inf@4",
+         "first bad tensor: Inf in layers.0.up (linear, bf16); "},
         {"weight:model.layers.0.up.weight=nan@4",
          "first bad tensor: NaN in the weights layers.0.up.weight; "},
     };
@@ -237,7 +195,7 @@ static void test_P16_run_when_a_bf16_gradient_is_nan_then_no_word_of_a_loss_scal
 }
 
 /* "stop" is no matter of steps that a lower loss scale cures. */
-static void test_P16_run_when_told_to_stop_then_a_falling_scale_is_still_no_reason(void **s) {
+static void test_p16_run_when_told_to_stop_then_a_falling_scale_is_still_no_reason(void **s) {
     (void)s;
     rig r;
     mpt_loss_scale scale = usual;
@@ -265,7 +223,7 @@ static void choose_delayed_late(const void *ud, const mpt_graph *graph, int phas
                                 .scale = {.kind = MPT_SCALING_DELAYED, .history = 16}};
 }
 
-static void test_P43_phase_when_fp8_delayed_begins_then_its_first_step_cuts_nothing(void **s) {
+static void test_p43_phase_when_fp8_delayed_begins_then_its_first_step_cuts_nothing(void **s) {
     (void)s;
     for (int warm = 0; warm < 2; warm++) {
         rig r;
@@ -298,8 +256,8 @@ static void test_P43_phase_when_fp8_delayed_begins_then_its_first_step_cuts_noth
 /* ---- P83: near the end of FP16 ---- */
 
 /* The gain of the last norm, far too large and growing by 2 % a step, as a run may drift. */
-static void test_P83_run_when_fp16_values_grow_then_a_warning_comes_before_the_first_inf(
-    void **s) {
+static void
+test_p83_run_when_fp16_values_grow_then_a_warning_comes_before_the_first_inf(void **s) {
     (void)s;
     rig r;
     int64_t n;
@@ -328,14 +286,15 @@ static void test_P83_run_when_fp16_values_grow_then_a_warning_comes_before_the_f
     long long at = strtoll(warning + strlen("{\"event\":\"range\",\"step\":"), NULL, 10);
     assert_in_range(first_inf - at, 10, 60);
     assert_int_equal(at % MPT_RANGE_EVERY, 0);
-    assert_non_null(strstr(warning, ",\"tensor\":\"norm_f\",\"op\":\"rmsnorm\",\"format\":\"fp16\","
-                                    "\"amax\":"));
+    assert_non_null(strstr(warning,
+                           ",\"tensor\":\"norm_f\",\"op\":\"rmsnorm\",\"format\":\"fp16\","
+                           "\"amax\":"));
     assert_true(mpt_trainer_watch(r.trainer, &watch) && watch.near_end > 0);
     rig_deinit(&r);
 }
 
 /* Large gradients are what a dynamic loss scale is for. */
-static void test_P83_run_when_only_scaled_gradients_are_large_then_no_warning(void **s) {
+static void test_p83_run_when_only_scaled_gradients_are_large_then_no_warning(void **s) {
     (void)s;
     rig r;
     mpt_loss_scale scale = usual;
@@ -349,7 +308,7 @@ static void test_P83_run_when_only_scaled_gradients_are_large_then_no_warning(vo
     rig_deinit(&r);
 }
 
-static void test_P83_run_when_nothing_is_in_fp16_then_nothing_is_looked_at(void **s) {
+static void test_p83_run_when_nothing_is_in_fp16_then_nothing_is_looked_at(void **s) {
     (void)s;
     rig r;
     int64_t n;
@@ -364,18 +323,16 @@ static void test_P83_run_when_nothing_is_in_fp16_then_nothing_is_looked_at(void 
 }
 
 static const struct CMUnitTest cases[] = {
-    cmocka_unit_test(test_P04_run_when_a_weight_is_nan_then_it_ends_in_time_and_names_it),
-    cmocka_unit_test(test_P05_run_when_the_loss_is_tiny_then_the_scale_stops_at_its_cap),
+    cmocka_unit_test(test_p04_run_when_a_weight_is_nan_then_it_ends_in_time_and_names_it),
+    cmocka_unit_test(test_p05_run_when_the_loss_is_tiny_then_the_scale_stops_at_its_cap),
+    cmocka_unit_test(test_p11_run_when_the_first_steps_are_skipped_then_schedules_wait),
+    cmocka_unit_test(test_p16_run_when_a_bf16_gradient_is_nan_then_no_word_of_a_loss_scale),
+    cmocka_unit_test(test_p16_run_when_told_to_stop_then_a_falling_scale_is_still_no_reason),
+    cmocka_unit_test(test_p43_phase_when_fp8_delayed_begins_then_its_first_step_cuts_nothing),
     cmocka_unit_test(
-        test_P07_run_when_it_diverges_then_the_good_checkpoint_and_the_cause_remain),
-    cmocka_unit_test(test_P11_run_when_the_first_steps_are_skipped_then_schedules_wait),
-    cmocka_unit_test(test_P16_run_when_a_bf16_gradient_is_nan_then_no_word_of_a_loss_scale),
-    cmocka_unit_test(test_P16_run_when_told_to_stop_then_a_falling_scale_is_still_no_reason),
-    cmocka_unit_test(test_P43_phase_when_fp8_delayed_begins_then_its_first_step_cuts_nothing),
-    cmocka_unit_test(
-        test_P83_run_when_fp16_values_grow_then_a_warning_comes_before_the_first_inf),
-    cmocka_unit_test(test_P83_run_when_only_scaled_gradients_are_large_then_no_warning),
-    cmocka_unit_test(test_P83_run_when_nothing_is_in_fp16_then_nothing_is_looked_at),
+        test_p83_run_when_fp16_values_grow_then_a_warning_comes_before_the_first_inf),
+    cmocka_unit_test(test_p83_run_when_only_scaled_gradients_are_large_then_no_warning),
+    cmocka_unit_test(test_p83_run_when_nothing_is_in_fp16_then_nothing_is_looked_at),
 };
 
 MPT_TEST_MAIN(cases)

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "lua_test.h"
+#include "mpt/watch.h"
 #include "train_rig.h"
 
 /* ---- where a value lies among others ---- */
@@ -23,8 +24,8 @@ static void test_measure_when_worked_out_by_hand_then_the_same(void **s) {
 }
 
 /* Against sorting, over lengths odd and even, with many equal values. */
-static void test_measure_when_windows_are_random_then_the_median_is_that_of_the_sorted(
-    void **s) {
+static void
+test_measure_when_windows_are_random_then_the_median_is_that_of_the_sorted(void **s) {
     (void)s;
     uint64_t state = 1;
     for (int64_t n = 1; n <= 200; n++) {
@@ -92,7 +93,8 @@ static void test_judge_when_z_is_at_the_bound_then_it_is_a_spike(void **s) {
     assert_int_equal(judge_after(300, 9, bound - 1e-9).action, MPT_SPIKE_OFF);
 }
 
-static void test_judge_when_the_value_is_not_finite_then_it_is_no_spike_and_no_sample(void **s) {
+static void
+test_judge_when_the_value_is_not_finite_then_it_is_no_spike_and_no_sample(void **s) {
     (void)s;
     static mpt_watch_state watch;
     mpt_spike spike = {.action = MPT_SPIKE_SKIP, .window = 8, .z = 8};
@@ -198,8 +200,8 @@ static void test_spike_when_warn_then_an_event_with_the_data_and_it_is_applied(v
     assert_true(step.spike && !step.skipped);
     assert_int_equal(r.trainer->applied, BEFORE + 1);
     assert_non_null(strstr(r.lines, SPIKE_EVENT));
-    assert_non_null(
-        strstr(r.lines, ",\"action\":\"warn\",\"batch\":12,\"first_sequence\":48,\"sequences\":4}\n"));
+    assert_non_null(strstr(
+        r.lines, ",\"action\":\"warn\",\"batch\":12,\"first_sequence\":48,\"sequences\":4}\n"));
     assert_true(mpt_trainer_watch(r.trainer, &watch));
     assert_int_equal(watch.spikes, 1);
     assert_int_equal(watch.left_out, 0);
@@ -242,7 +244,7 @@ static void test_spike_when_skip_then_no_weight_changes_and_the_data_goes_on(voi
 
 /* P85, on one rank: the bad batch is a loss that is far too large. The host's own tokens are no
  * range of the recipe's data. */
-static void test_P85_spike_when_the_hosts_batch_is_bad_then_its_loss_stands_out(void **s) {
+static void test_p85_spike_when_the_hosts_batch_is_bad_then_its_loss_stands_out(void **s) {
     (void)s;
     rig r;
     mpt_step_result step;
@@ -355,9 +357,10 @@ static void test_freeze_when_a_rollback_has_nothing_to_go_back_to_then_refused(v
     mpt_recipe *r =
         mpt_lua_load_fields(ctx, TRAIN "watch = { spike = { action = 'rollback' } } }");
     assert_int_equal(mpt_recipe_freeze(r), MPT_INVALID);
-    assert_non_null(strstr(mpt_ctx_error(ctx)->message,
-                           "train.watch.spike.action: rollback needs checkpoints to go back to; "
-                           "say how often they are saved: checkpoint = { every = 100 }"));
+    assert_non_null(
+        strstr(mpt_ctx_error(ctx)->message,
+               "train.watch.spike.action: rollback needs checkpoints to go back to; "
+               "say how often they are saved: checkpoint = { every = 100 }"));
     mpt_lua_finish(ctx, r);
 }
 
@@ -366,17 +369,22 @@ static void test_lua_when_a_field_is_wrong_then_the_way_out_is_named(void **s) {
     static const struct {
         const char *fields, *message;
     } cases[] = {
-        {"nonfinite = 'halt'", "r.lua:5: train.watch.nonfinite: no value 'halt'; it can be skip or stop"},
-        {"max_skips = 0", "r.lua:5: train.watch.max_skips: out of range: 0; give a whole number of "
-                          "1 or more"},
+        {"nonfinite = 'halt'",
+         "r.lua:5: train.watch.nonfinite: no value 'halt'; it can be skip or stop"},
+        {"max_skips = 0",
+         "r.lua:5: train.watch.max_skips: out of range: 0; give a whole number of "
+         "1 or more"},
         {"spike = { action = 'rolback' }", "r.lua:5: train.watch.spike.action: no value "
                                            "'rolback'; did you mean 'rollback'?"},
-        {"spike = { window = 7 }", "r.lua:5: train.watch.spike.window: out of range: 7; give a whole "
- "number of 8 or more and at most 1024"},
-        {"spike = { window = 1025 }", "r.lua:5: train.watch.spike.window: out of range: 1025; give a whole "
- "number of 8 or more and at most 1024"},
-        {"spike = { z = 0 }", "r.lua:5: train.watch.spike.z: out of range: 0; give a number above 0 and "
- "at most 1000000"},
+        {"spike = { window = 7 }",
+         "r.lua:5: train.watch.spike.window: out of range: 7; give a whole "
+         "number of 8 or more and at most 1024"},
+        {"spike = { window = 1025 }",
+         "r.lua:5: train.watch.spike.window: out of range: 1025; give a whole "
+         "number of 8 or more and at most 1024"},
+        {"spike = { z = 0 }",
+         "r.lua:5: train.watch.spike.z: out of range: 0; give a number above 0 and "
+         "at most 1000000"},
     };
     for (size_t i = 0; i < MPT_COUNT(cases); i++) {
         char fields[512];
@@ -400,7 +408,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_spike_when_off_then_nothing_is_said_and_it_is_applied),
     cmocka_unit_test(test_spike_when_warn_then_an_event_with_the_data_and_it_is_applied),
     cmocka_unit_test(test_spike_when_skip_then_no_weight_changes_and_the_data_goes_on),
-    cmocka_unit_test(test_P85_spike_when_the_hosts_batch_is_bad_then_its_loss_stands_out),
+    cmocka_unit_test(test_p85_spike_when_the_hosts_batch_is_bad_then_its_loss_stands_out),
     cmocka_unit_test(test_spike_when_a_loss_scale_grows_then_left_out_steps_count_as_good),
     cmocka_unit_test(test_spike_when_every_step_is_one_then_max_skips_ends_it),
     cmocka_unit_test(test_spike_when_run_twice_then_the_metrics_are_the_same),

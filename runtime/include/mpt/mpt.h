@@ -365,10 +365,10 @@ typedef struct mpt_step_result {
 
 /* One optimizer step: on the recipe's data (tokens NULL), or on the caller's tokens,
  * int32 [batch, sequence + 1] with ids below n_ids and n_logits of mpt_program_info.
- * MPT_STOPPED where training gives up, by what train.watch says: after max_skips skipped steps in
- * a row, those not counted that a lower dynamic loss scale may cure; at the first of these where
- * nonfinite is "stop"; where spikes led back to one checkpoint too often. `out` is filled then
- * too, and mpt_trainer_diagnosis has more to say. */
+ * MPT_STOPPED where training gives up, by what train.watch says: after max_skips skipped steps
+ * in a row, those not counted that a lower dynamic loss scale may cure; at the first of these
+ * where nonfinite is "stop"; where spikes led back to one checkpoint too often. `out` is filled
+ * then too, and mpt/watch.h has more to say. */
 MPT_API MPT_CHECKED mpt_status mpt_trainer_step(mpt_trainer *trainer, const int32_t *tokens,
                                                 mpt_step_result *out);
 /* Whether all steps of the recipe are done. */
@@ -382,22 +382,6 @@ MPT_API MPT_CHECKED mpt_status mpt_trainer_eval(mpt_trainer *trainer, int64_t ma
 /* Writes the metrics' last line. MPT_STOPPED where steps were taken and all of them skipped:
  * then nothing was trained. */
 MPT_API MPT_CHECKED mpt_status mpt_trainer_finish(mpt_trainer *trainer);
-
-/* What the watch has seen and done so far. */
-typedef struct mpt_watch_view {
-    int64_t skipped;   /* steps that changed no weight, whatever the reason */
-    int64_t spikes;    /* steps whose loss or gradient norm stood out */
-    int64_t left_out;  /* of these, skipped */
-    int64_t rollbacks; /* of these, that went back to a checkpoint */
-    int64_t near_end;  /* warnings of values near the end of FP16's range */
-} mpt_watch_view;
-MPT_API bool mpt_trainer_watch(const mpt_trainer *trainer, mpt_watch_view *out);
-
-/* Why training gave up, as text for people: the first bad tensor in the order of the schedule
- * and its largest magnitude, what the loss scale did, what to try. Nothing is written where it
- * has not. */
-MPT_API MPT_CHECKED mpt_status mpt_trainer_diagnosis(const mpt_trainer *trainer,
-                                                     mpt_write_fn write, void *ud);
 
 /* One pass on the caller's tokens, without an optimizer step: forward alone in the precision of
  * mpt_trainer_eval, with `gradients` forward and backward as a training step of the current
