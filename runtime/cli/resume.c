@@ -98,10 +98,15 @@ static mpt_exit compile(resuming *r) {
     mpt_status status = mpt_cli_load(run->ctx, &r->options, r->past.recipe, &run->recipe);
     if (status == MPT_OK)
         status = mpt_cli_compile(run->recipe, &r->options, MPT_MODEL_AUTO, &run->program);
-    if (status != MPT_OK)
-        return mpt_cli_fail(run->ctx, status);
     run->info = mpt_program_get_info(run->program);
-    return MPT_EXIT_DONE;
+    if (status == MPT_OK)
+        return MPT_EXIT_DONE;
+    mpt_exit result = mpt_cli_fail(run->ctx, status);
+    if (status == MPT_NOT_FOUND)
+        mpt_progress_note(run->progress,
+                          "mptrun: the run was started where its data were found: go on from "
+                          "there, or name them by --data");
+    return result;
 }
 
 static bool has_ended(const resuming *r) {

@@ -112,6 +112,15 @@ static void compare_schedules(const json_t *was, const json_t *now, mpt_str *out
     }
 }
 
+/* Where no field of the recipe says it: rows that it draws have other tokens. */
+static void compare_data(const json_t *was, const json_t *now, mpt_str *out, int *n) {
+    if (strcmp(mpt_manifest_text(was, "data_xxh3"), mpt_manifest_text(now, "data_xxh3")) == 0)
+        return;
+    const char *lead = begin_item(n);
+    mpt_str_printf(out, "%sdata: other tokens, from %.*s, was %.*s", lead ? lead : "", VALUE,
+                   mpt_manifest_text(now, "data"), VALUE, mpt_manifest_text(was, "data"));
+}
+
 mpt_status mpt_manifest_changes(const json_t *saved, const json_t *now, mpt_str *out,
                                 int *out_n) {
     int n = 0;
@@ -123,8 +132,8 @@ mpt_status mpt_manifest_changes(const json_t *saved, const json_t *now, mpt_str 
     if (n == 0)
         compare_schedules(json_object_get(saved, "phases"), json_object_get(now, "phases"), out,
                           &n);
-    add_texts(out, &n, "data", mpt_manifest_text(now, "data"),
-              mpt_manifest_text(saved, "data"));
+    if (n == 0)
+        compare_data(saved, now, out, &n);
     if (n == 0 && !same)
         add_texts(out, &n, "recipe hash", mpt_manifest_text(now, "recipe_hash"),
                   mpt_manifest_text(saved, "recipe_hash"));

@@ -149,14 +149,18 @@ static bool is_leftover(const char *name) {
     return mpt_checkpoint_step(step) >= 0;
 }
 
-/* Failing is no loss, so it is no failure: it is said. */
+/* What is not removed is no loss, so it is no failure: it is said. */
+static void warn_of_rest(const mpt_trainer *trainer, mpt_status status) {
+    if (status != MPT_OK)
+        mpt_log(trainer->ctx, MPT_LOG_WARNING, "an old checkpoint stays: %s",
+                mpt_ctx_error(trainer->ctx)->message);
+}
+
 static void remove_one(const mpt_trainer *trainer, const char *name, const char *ending) {
     char path[4300], aside[4310];
     snprintf(path, sizeof path, "%s/%s", trainer->checkpoints, name);
     snprintf(aside, sizeof aside, "%s%s", path, ending);
-    if (mpt_dir_remove(trainer->ctx, path, aside) != MPT_OK)
-        mpt_log(trainer->ctx, MPT_LOG_WARNING, "an old checkpoint stays: %s",
-                mpt_ctx_error(trainer->ctx)->message);
+    warn_of_rest(trainer, mpt_dir_remove(trainer->ctx, path, aside));
 }
 
 static mpt_status list(mpt_arena *arena, const mpt_trainer *trainer, mpt_dir_names *out) {
@@ -164,15 +168,15 @@ static mpt_status list(mpt_arena *arena, const mpt_trainer *trainer, mpt_dir_nam
     return mpt_dir_list(arena, trainer->checkpoints, out);
 }
 
-static mpt_status remove_leftovers(const mpt_trainer *trainer) {
+static void remove_leftovers(const mpt_trainer *trainer) {
     mpt_arena arena;
     mpt_dir_names names;
     mpt_status status = list(&arena, trainer, &names);
     for (int i = 0; i < names.n && status == MPT_OK; i++)
         if (is_leftover(names.names[i]))
             remove_one(trainer, names.names[i], "");
+    warn_of_rest(trainer, status);
     mpt_arena_deinit(&arena);
-    return status;
 }
 
 /* A run that has neither written nor read a checkpoint here must find none: the next one to
@@ -201,7 +205,7 @@ static int newest_first(const void *a, const void *b) {
 
 /* After step N was saved: what lies ahead of it was left behind by going on from an earlier
  * one, and is no part of this run; of the others the newest `keep` stay. */
-static mpt_status remove_old(const mpt_trainer *trainer) {
+static void remove_old(const mpt_trainer *trainer) {
     int64_t keep = trainer->program->train.checkpoint.keep, kept = 0;
     mpt_arena arena;
     mpt_dir_names names;
@@ -217,8 +221,8 @@ static mpt_status remove_old(const mpt_trainer *trainer) {
         if (ahead || (keep > 0 && kept > keep))
             remove_one(trainer, names.names[i], ".old");
     }
+    warn_of_rest(trainer, status);
     mpt_arena_deinit(&arena);
-    return status;
 }
 
 mpt_status mpt_trainer_set_checkpoints(mpt_trainer *trainer, const char *folder) {
@@ -252,13 +256,14 @@ bool mpt_trainer_checkpoint_due(const mpt_trainer *trainer) {
 }
 
 static mpt_status save_here(mpt_trainer *trainer) {
-    mpt_status status = refuse_others(trainer);
-    if (status == MPT_OK)
-        status = mpt_trainer_save_checkpoint(trainer, trainer->checkpoints);
-    if (status != MPT_OK)
-        return status;
+    mpt_status others = refuse_others(trainer);
+    if (others != MPT_OK)
+        return others == MPT_INVALID ? others
+                                     : fail_save(trainer->ctx, others, trainer->attempted);
+    MPT_TRY(mpt_trainer_save_checkpoint(trainer, trainer->checkpoints));
     trainer->saved_at = trainer->attempted;
-    return remove_old(trainer);
+    remove_old(trainer);
+    return MPT_OK;
 }
 
 mpt_status mpt_trainer_checkpoint(mpt_trainer *trainer, bool now) {
@@ -267,7 +272,7 @@ mpt_status mpt_trainer_checkpoint(mpt_trainer *trainer, bool now) {
     if (!trainer->checkpoints)
         return MPT_OK;
     if (!trainer->swept) /* once a process */
-        MPT_TRY(remove_leftovers(trainer));
+        remove_leftovers(trainer);
     trainer->swept = true;
     if (!due && !now)
         return MPT_OK;
