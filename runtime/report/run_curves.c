@@ -27,7 +27,8 @@ static mpt_status make_marks(mpt_run_data *data, marks *out) {
         bool saved = e->kind == MPT_RUN_CHECKPOINT;
         if (!(phase || rolled || saved || tick) || (!phase && !rolled && seen++ % every != 0))
             continue;
-        out->at[out->n++] = (mpt_mark){.x = e->tokens,
+        double first = data->tokens.at[0]; /* where the curves begin */
+        out->at[out->n++] = (mpt_mark){.x = e->tokens < first ? first : e->tokens,
                                        .label = phase    ? e->text
                                                 : rolled ? "rollback"
                                                          : NULL,
