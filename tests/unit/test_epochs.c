@@ -327,7 +327,7 @@ static void test_list_when_it_is_wrong_then_refused_at_its_line(void **s) {
                           "r.lua:5: data.files: files stand here with and without this name; "
                           "put all into one list");
     mpt_lua_refuse_fields("data = synthetic { order = 'shuffle' }",
-                          "r.lua:5: data: no field 'order'; the fields are seed and vocab");
+                          "r.lua:5: data: no field 'order'; synthetic has seed or vocab");
 }
 
 /* Set for a file that is given later, and refused where none is. */

@@ -352,6 +352,7 @@ static const char *frame_of(const char *record) {
         {"synthetic", "%s"},
         {"text", "%s"},
         {"tokens", "%s"},
+        {"file", "%s"},
         {"batches", "%s"},
     };
     for (size_t i = 0; i < MPT_COUNT(frames); i++)
