@@ -18,6 +18,7 @@ void mpt_trainer_destroy(mpt_trainer *trainer) {
         mpt_executor_destroy(trainer->executors[i]);
     mpt_state_destroy(trainer->state);
     mpt_faults_free(&trainer->faults);
+    mpt_gemms_free(&trainer->gemms);
     mpt_free(trainer->ctx, trainer->counts);
     mpt_free(trainer->ctx, trainer->executors);
     mpt_free(trainer->ctx, trainer->tokens);
@@ -99,6 +100,7 @@ static mpt_status create_parts(mpt_trainer *trainer) {
         return mpt_fail_memory(trainer->ctx, bytes);
     trainer->targets = trainer->tokens + n;
     MPT_TRY(create_counts(trainer));
+    MPT_TRY(mpt_gemms_find(&trainer->gemms, program));
     MPT_TRY(mpt_state_create(phases_of(program), &trainer->state));
     mpt_state_initialize(trainer->state, graph, train->seed, program->n_threads);
     return create_executors(trainer);
@@ -174,6 +176,7 @@ static mpt_status check_skips(const mpt_trainer *trainer) {
 mpt_status mpt_trainer_finish(mpt_trainer *trainer) {
     mpt_metrics_line line;
     MPT_REQUIRE_OBJECT(trainer);
+    MPT_TRY(mpt_trainer_write_gemms(trainer));
     mpt_metrics_begin(&line, "done");
     mpt_metrics_integer(&line, "step", trainer->attempted);
     mpt_metrics_integer(&line, "tokens", (int64_t)trainer->tokens_seen);

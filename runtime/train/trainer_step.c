@@ -207,6 +207,7 @@ mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out) {
     r.phase = trainer->program->phases[trainer->phase]->phase;
     r.lr = (double)env.lr;
     start_counts(trainer, &env);
+    env.tally = mpt_gemms_tally(&trainer->gemms, trainer->phase);
     MPT_TRY(mpt_trainer_announce_faults(trainer));
     mpt_faults_weights(&trainer->faults, r.step, trainer->state);
     mpt_executor_run(executor, MPT_PASS_PREPARE, &env);

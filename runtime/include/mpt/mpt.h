@@ -457,6 +457,17 @@ typedef struct mpt_operand_view {
 MPT_API void mpt_trainer_count_next(mpt_trainer *trainer);
 MPT_API bool mpt_trainer_operand(const mpt_trainer *trainer, int index, mpt_operand_view *out);
 
+/* GEMMs of linear layers that ran in the training steps so far, as the executor counted them,
+ * by product and by the formats of the operands that they read; those of all phases. By index;
+ * false past the end. */
+typedef struct mpt_gemm_view {
+    const char *gemm;  /* "fprop", "dgrad" or "wgrad" */
+    const char *a, *b; /* its operands, as recipes call their formats: "nvfp4", "bf16" */
+    bool quantized;    /* one of them came out of a quantizer */
+    uint64_t runs;
+} mpt_gemm_view;
+MPT_API bool mpt_trainer_gemm(const mpt_trainer *trainer, int index, mpt_gemm_view *out);
+
 #ifdef __cplusplus
 }
 #endif
