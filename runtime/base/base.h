@@ -142,6 +142,7 @@ typedef struct mpt_str {
 void mpt_str_init(mpt_str *s, mpt_ctx *ctx);
 void mpt_str_deinit(mpt_str *s);
 void mpt_str_printf(mpt_str *s, const char *fmt, ...) MPT_PRINTF(2, 3);
+void mpt_str_vprintf(mpt_str *s, const char *fmt, va_list args) MPT_PRINTF(2, 0);
 void mpt_str_append(mpt_str *s, const char *text, size_t len);
 
 /* ---- names ---- */

@@ -45,9 +45,8 @@ void mpt_str_append(mpt_str *s, const char *text, size_t len) {
     s->data[s->len] = 0;
 }
 
-void mpt_str_printf(mpt_str *s, const char *fmt, ...) {
-    va_list args, again;
-    va_start(args, fmt);
+void mpt_str_vprintf(mpt_str *s, const char *fmt, va_list args) {
+    va_list again;
     va_copy(again, args);
     int len = vsnprintf(NULL, 0, fmt, args);
     if (len >= 0 && reserve(s, (size_t)len)) {
@@ -55,6 +54,12 @@ void mpt_str_printf(mpt_str *s, const char *fmt, ...) {
         s->len += (size_t)len;
     }
     va_end(again);
+}
+
+void mpt_str_printf(mpt_str *s, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    mpt_str_vprintf(s, fmt, args);
     va_end(args);
 }
 
