@@ -49,6 +49,8 @@ typedef struct mpt_quantize_counts {
     float amax;         /* largest finite magnitude */
     double signal;      /* sum of x^2 */
     double noise;       /* sum of (x - dequantized)^2 */
+    float scale; /* that the whole tensor is multiplied by, of the last copy; 0: none. A node
+                    sets it, no job */
 } mpt_quantize_counts;
 
 /* Adds b to a: of tensors, or of steps. */

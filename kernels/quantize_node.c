@@ -76,12 +76,30 @@ static size_t scratch_of(const mpt_quantize_backend *backend, const mpt_quantize
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
+/* What the whole tensor was multiplied by; 0 where only its blocks or rows have scales. */
+static float scale_of(const mpt_quantize_job *job) {
+    const mpt_quantizer *q = job->q;
+    if (q->scale.kind == MPT_SCALING_STATIC)
+        return (float)q->scale.value;
+    if (q->scale.kind == MPT_SCALING_NONE || !job->factor)
+        return 0;
+    if (job->scale && *job->scale != 0)
+        return *job->scale;
+    if (mpt_quantizer_is_one_scale(q))
+        return 1 / *job->factor;
+    if (q->outer != MPT_OUTER_TENSOR)
+        return 0;
+    return *job->factor == 0 ? 1 : 1 / (*job->factor * mpt_quantizer_constant(q));
+}
+
 /* Adds what a job has counted to the operand's counts. */
 static void keep_counts(const mpt_kernel_args *args, const mpt_quantize_job *job) {
     const mpt_attrs *a = &args->node->attrs;
-    if (job->counts)
-        mpt_quantize_counts_add(&args->env->counts[job->column ? a->col_index : a->row_index],
-                                job->counts);
+    if (!job->counts)
+        return;
+    mpt_quantize_counts *counts = &args->env->counts[job->column ? a->col_index : a->row_index];
+    mpt_quantize_counts_add(counts, job->counts);
+    counts->scale = scale_of(job);
 }
 
 void mpt_quantize_node(const mpt_kernel_args *args, const mpt_quantize_backend *backend) {

@@ -85,6 +85,8 @@ mpt_exit mpt_folder_create(mpt_folder *folder, const char *out, const char *reci
     }
     mpt_exit opened = mpt_folder_open(folder, "metrics.jsonl", &folder->metrics);
     if (opened == MPT_EXIT_DONE)
+        opened = mpt_folder_open(folder, "telemetry.jsonl", &folder->telemetry);
+    if (opened == MPT_EXIT_DONE)
         opened = mpt_folder_open(folder, "timing.jsonl", &folder->timing);
     return opened;
 }
@@ -142,14 +144,26 @@ mpt_exit mpt_folder_copy(mpt_folder *folder, const char *name, const char *text,
 }
 
 /* After a failed write nothing more is written, so that `whole` stays the end of the lines. */
-bool mpt_folder_metrics(void *ud, const char *text, size_t length) {
-    mpt_folder *folder = ud;
+static bool write_line(mpt_folder *folder, FILE *file, const char *name, const char *text,
+                       size_t length, int64_t *whole) {
     if (folder->failed)
         return false;
-    if (fwrite(text, 1, length, folder->metrics) != length || fflush(folder->metrics) != 0)
-        return write_failed(folder, "metrics.jsonl");
-    folder->metrics_whole += (int64_t)length;
+    if (fwrite(text, 1, length, file) != length || fflush(file) != 0)
+        return write_failed(folder, name);
+    *whole += (int64_t)length;
     return true;
+}
+
+bool mpt_folder_metrics(void *ud, const char *text, size_t length) {
+    mpt_folder *folder = ud;
+    return write_line(folder, folder->metrics, "metrics.jsonl", text, length,
+                      &folder->metrics_whole);
+}
+
+bool mpt_folder_telemetry(void *ud, const char *text, size_t length) {
+    mpt_folder *folder = ud;
+    return write_line(folder, folder->telemetry, "telemetry.jsonl", text, length,
+                      &folder->telemetry_whole);
 }
 
 bool mpt_folder_timing(mpt_folder *folder, int64_t step, double seconds, double tokens) {
@@ -177,7 +191,8 @@ static void end_lines(mpt_folder *folder, FILE *file, const char *name, int64_t 
 
 mpt_exit mpt_folder_end(mpt_folder *folder) {
     end_lines(folder, folder->metrics, "metrics.jsonl", folder->metrics_whole);
+    end_lines(folder, folder->telemetry, "telemetry.jsonl", folder->telemetry_whole);
     end_lines(folder, folder->timing, "timing.jsonl", folder->timing_whole);
-    folder->metrics = folder->timing = NULL;
+    folder->metrics = folder->telemetry = folder->timing = NULL;
     return folder->failed ? MPT_EXIT_MACHINE : MPT_EXIT_DONE;
 }

@@ -4,7 +4,10 @@
  *   models/ ...    what it required, beside it as it looks for them
  *   plan.json      the plan of the model that was trained
  *   metrics.jsonl  one object a line, the same in every run of the recipe
+ *   telemetry.jsonl   what quantizing did to each operand, the same in every run too
  *   timing.jsonl   step times, which differ from run to run
+ *   events.out.tfevents.*   the numbers of both for TensorBoard
+ *   report.html    all of it as one page, made when the run ends
  *   checkpoints/step-N/   the state after so many steps: weights as model.safetensors */
 #ifndef MPT_CLI_FOLDER_H
 #define MPT_CLI_FOLDER_H
@@ -20,9 +23,9 @@ enum { MPT_FOLDER_PATH = 1024 };
 
 typedef struct mpt_folder {
     char path[MPT_FOLDER_PATH];
-    FILE *metrics, *timing;
-    int64_t metrics_whole, timing_whole; /* bytes of the lines that arrived */
-    bool failed;                         /* a write failed; its reason was said */
+    FILE *metrics, *telemetry, *timing;
+    int64_t metrics_whole, telemetry_whole, timing_whole; /* bytes of the lines that arrived */
+    bool failed; /* a write failed; its reason was said */
 } mpt_folder;
 
 /* Refuses a folder given by --out that exists and holds something, before any work is done.
@@ -42,8 +45,9 @@ mpt_exit mpt_folder_copy(mpt_folder *folder, const char *name, const char *text,
 /* Closes a file; false with the reason on stderr where what was written did not arrive. */
 bool mpt_folder_close(mpt_folder *folder, FILE *file, const char *name);
 
-/* A mpt_write_fn over a mpt_folder: whole lines into metrics.jsonl. */
+/* A mpt_write_fn over a mpt_folder each: whole lines into metrics.jsonl and telemetry.jsonl. */
 bool mpt_folder_metrics(void *ud, const char *text, size_t length);
+bool mpt_folder_telemetry(void *ud, const char *text, size_t length);
 
 /* One line into timing.jsonl. */
 bool mpt_folder_timing(mpt_folder *folder, int64_t step, double seconds, double tokens);

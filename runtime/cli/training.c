@@ -78,7 +78,7 @@ static mpt_status evaluate_between(mpt_training *r) {
     if (status == MPT_OK && !r->options->quiet)
         mpt_progress_note(r->progress, "step %lld: validation loss %.4f", (long long)done,
                           loss);
-    return status;
+    return status == MPT_OK ? mpt_events_eval(r->events, done, loss) : status;
 }
 
 static mpt_status one_step(mpt_training *r) {
@@ -86,9 +86,13 @@ static mpt_status one_step(mpt_training *r) {
     double start = mpt_cli_seconds();
     const char *phase = r->last.phase;
     mpt_status status = mpt_trainer_step(r->trainer, NULL, &r->last);
+    double now = mpt_cli_seconds();
+    if (status == MPT_OK)
+        status = mpt_events_step(r->events, &r->last);
+    if (status == MPT_OK)
+        status = mpt_events_operands(r->events, r->trainer, r->last.step);
     if (status != MPT_OK)
         return status;
-    double now = mpt_cli_seconds();
     r->n_done++;
     if (phase && strcmp(phase, r->last.phase) != 0 && !r->options->quiet)
         mpt_progress_note(r->progress, "step %lld: phase '%s' begins", (long long)r->last.step,
@@ -159,6 +163,8 @@ static mpt_status finish(mpt_training *r) {
         mpt_progress_validating(r->progress, r->info.steps);
         status = mpt_trainer_eval(r->trainer, 0, &loss);
         mpt_progress_end(r->progress);
+        if (status == MPT_OK)
+            status = mpt_events_eval(r->events, r->info.steps, loss);
     }
     if (status == MPT_OK)
         status = mpt_trainer_finish(r->trainer);
@@ -189,11 +195,22 @@ static mpt_exit fail(mpt_training *r, mpt_status status) {
     return result;
 }
 
+/* The page of the run, however it ended. */
+static mpt_exit write_report(mpt_training *r, mpt_exit so_far) {
+    mpt_status status = mpt_report_run(r->ctx, r->folder.path);
+    if (status == MPT_OK)
+        return so_far;
+    mpt_exit failed = mpt_cli_fail(r->ctx, status);
+    return so_far == MPT_EXIT_DONE ? failed : so_far;
+}
+
 /* Memory first: a run that is refused for it leaves no folder behind. */
 mpt_exit mpt_training_run(mpt_training *r) {
     mpt_trainer_options options = MPT_TRAINER_OPTIONS_INIT;
     options.metrics = mpt_folder_metrics;
     options.metrics_ud = &r->folder;
+    options.telemetry = mpt_folder_telemetry;
+    options.telemetry_ud = &r->folder;
     options.inject = r->options->inject;
     options.n_inject = r->options->n_inject;
     mpt_status status = mpt_trainer_create(r->program, &options, &r->trainer);
@@ -204,7 +221,9 @@ mpt_exit mpt_training_run(mpt_training *r) {
     mpt_exit filled = fill_folder(r);
     if (filled != MPT_EXIT_DONE)
         return filled;
-    status = train(r);
+    status = mpt_events_create(r->ctx, r->folder.path, &r->events);
+    if (status == MPT_OK)
+        status = train(r);
     if (status == MPT_OK)
         status = finish(r);
     mpt_exit result = status == MPT_OK ? MPT_EXIT_DONE : fail(r, status);
@@ -213,11 +232,13 @@ mpt_exit mpt_training_run(mpt_training *r) {
         if (saved != MPT_OK)
             (void)mpt_cli_fail(r->ctx, saved);
     }
-    return result;
+    return r->folder.failed ? result : write_report(r, result);
 }
 
 mpt_exit mpt_training_end(mpt_training *r) {
+    mpt_events_destroy(r->events);
     mpt_trainer_destroy(r->trainer);
+    r->events = NULL;
     r->trainer = NULL;
     return mpt_folder_end(&r->folder);
 }

@@ -7,6 +7,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
+#include "mpt/evidence.h"
 
 /* The first group is the caller's, and lent; the rest starts as zero. */
 typedef struct mpt_training {
@@ -20,6 +21,7 @@ typedef struct mpt_training {
     bool one_step;
 
     mpt_trainer *trainer;
+    mpt_events *events;
     mpt_folder folder;
     mpt_step_result last;
     int64_t n_done, most; /* steps taken, and to be taken */
@@ -28,7 +30,8 @@ typedef struct mpt_training {
     double began;
 } mpt_training;
 
-/* Makes trainer and folder, trains, validates, saves the weights, prints the result. */
+/* Makes trainer and folder, trains, validates, saves the weights, prints the result, writes the
+ * report. */
 mpt_exit mpt_training_run(mpt_training *training);
 
 /* Frees the trainer and closes the folder's files: to be called whatever came of the run. */

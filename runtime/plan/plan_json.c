@@ -238,13 +238,29 @@ static json_t *evaluation(const mpt_program *program) {
     return json;
 }
 
+/* Entropies in nats a token; null where unknown. */
+static json_t *data(const mpt_program *program) {
+    double floor = mpt_data_entropy(program->data);
+    double unigram = mpt_data_unigram_entropy(program->data);
+    return json_pack("{s:o, s:o, s:o}", "text", mpt_json_text(mpt_data_describe(program->data)),
+                     "floor", isfinite(floor) ? json_real(floor) : json_null(), "unigram",
+                     isfinite(unigram) ? json_real(unigram) : json_null());
+}
+
+static json_t *training(const mpt_program *program) {
+    const mpt_train *train = &program->train;
+    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "steps", (json_int_t)train->steps, "batch",
+                     (json_int_t)train->batch, "micro_batch", (json_int_t)train->micro_batch,
+                     "sequence", (json_int_t)train->sequence, "seed", (json_int_t)train->seed);
+}
+
 static json_t *whole(const mpt_program *program, const mpt_plan *plan) {
     char model[256];
     mpt_plan_model(program, model, sizeof model);
     double step = (double)program->train.batch * (double)program->train.sequence;
     return json_pack(
         "{s:o, s:o, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "recipe", mpt_json_text(program->recipe->name), "model", mpt_json_text(model),
         "recipe_hash", program->recipe_hash, "backend", backend_name(program), "target",
         mpt_target_name(program->target), "parameters", (json_int_t)plan->n_parameters,
@@ -256,7 +272,8 @@ static json_t *whole(const mpt_program *program, const mpt_plan *plan) {
         flops(&plan->flops, 1), "flops_per_step", flops(&plan->flops, step), "speedup_bound",
         plan->bound, "hardware", hardware(plan), "phases", phases(plan), "defaults",
         defaults(plan), "fallbacks", fallbacks(plan), "layers", layers(plan), "warnings",
-        warnings(program), "evaluation", evaluation(program));
+        warnings(program), "evaluation", evaluation(program), "data", data(program), "train",
+        training(program));
 }
 
 mpt_status mpt_plan_json(const mpt_program *program, mpt_str *out) {

@@ -16,7 +16,8 @@ static void put(mpt_page *page, const char *html) {
     mpt_str_append(&page->html, html, strlen(html));
 }
 
-/* Of a control character nothing is shown; bytes over 127 are UTF-8 and stay. */
+/* Of a control character nothing is shown but the ends of lines; bytes over 127 are UTF-8 and
+ * stay. */
 static void put_escaped(mpt_page *page, const char *text) {
     for (; *text; text++) {
         switch (*text) {
@@ -36,7 +37,7 @@ static void put_escaped(mpt_page *page, const char *text) {
             put(page, "&#39;");
             break;
         default:
-            if ((unsigned char)*text >= 0x20)
+            if ((unsigned char)*text >= 0x20 || *text == '\n' || *text == '\t')
                 mpt_str_append(&page->html, text, 1);
         }
     }
@@ -203,4 +204,12 @@ void mpt_page_cell_link(mpt_page *page, const char *path, const char *text) {
 void mpt_page_end_table(mpt_page *page) {
     put(page, page->column > 0 ? "</tr>\n" : "");
     put(page, "</tbody></table></div>\n");
+}
+
+void mpt_page_text(mpt_page *page, const char *heading, const char *text) {
+    put(page, "<details><summary>");
+    put_escaped(page, heading);
+    put(page, "</summary><pre>");
+    put_escaped(page, text);
+    put(page, "</pre></details>\n");
 }

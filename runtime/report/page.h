@@ -59,6 +59,9 @@ void mpt_page_cell(mpt_page *page, const char *fmt, ...) MPT_PRINTF(2, 3);
 void mpt_page_cell_link(mpt_page *page, const char *path, const char *text);
 void mpt_page_end_table(mpt_page *page);
 
+/* A long text as it is, folded away under its heading. */
+void mpt_page_text(mpt_page *page, const char *heading, const char *text);
+
 /* ---- drawings ---- */
 
 /* A line through n points; x does not fall. A y that is not finite is a gap. A long series is

@@ -15,7 +15,7 @@ static void append(mpt_metrics_line *line, const char *text) {
 }
 
 static void append_key(mpt_metrics_line *line, const char *key) {
-    append(line, ",\"");
+    append(line, line->n > 1 ? ",\"" : "\"");
     append(line, key);
     append(line, "\":");
 }
@@ -33,9 +33,18 @@ static void append_escaped(mpt_metrics_line *line, const char *text) {
     }
 }
 
-void mpt_metrics_begin(mpt_metrics_line *line, const char *event) {
+void mpt_metrics_open(mpt_metrics_line *line) {
     line->n = 0;
-    append(line, "{\"event\":\"");
+    append(line, "{");
+}
+
+void mpt_metrics_close(mpt_metrics_line *line) {
+    append(line, "}\n");
+}
+
+void mpt_metrics_begin(mpt_metrics_line *line, const char *event) {
+    mpt_metrics_open(line);
+    append(line, "\"event\":\"");
     append(line, event);
     append(line, "\"");
 }
@@ -71,7 +80,7 @@ void mpt_metrics_string(mpt_metrics_line *line, const char *key, const char *val
 }
 
 mpt_status mpt_metrics_end(mpt_metrics_line *line, mpt_ctx *ctx, mpt_write_fn write, void *ud) {
-    append(line, "}\n");
+    mpt_metrics_close(line);
     if (!write || write(ud, line->text, line->n))
         return MPT_OK;
     return MPT_FAIL(ctx, MPT_IO, MPT_NOWHERE, "metrics: the writer took no more lines");

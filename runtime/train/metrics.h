@@ -14,6 +14,10 @@ typedef struct mpt_metrics_line {
     size_t n;
 } mpt_metrics_line;
 
+/* The same for lines of another kind: { and the members follow. */
+void mpt_metrics_open(mpt_metrics_line *line);
+void mpt_metrics_close(mpt_metrics_line *line);
+
 /* {"event":"NAME" and its members, one by one. Names longer than MPT_METRICS_NAME are cut. */
 void mpt_metrics_begin(mpt_metrics_line *line, const char *event);
 void mpt_metrics_integer(mpt_metrics_line *line, const char *key, int64_t value);

@@ -124,6 +124,8 @@ mpt_status mpt_trainer_create(const mpt_program *program, const mpt_trainer_opti
     trainer->program = program;
     trainer->metrics = o.metrics;
     trainer->metrics_ud = o.metrics_ud;
+    trainer->telemetry = o.telemetry;
+    trainer->telemetry_ud = o.telemetry_ud;
     trainer->announced = -1;
     trainer->counted = -1;
     trainer->last_eval = NAN;

@@ -23,6 +23,8 @@ struct mpt_trainer {
     const mpt_program *program; /* lent */
     mpt_write_fn metrics;
     void *metrics_ud;
+    mpt_write_fn telemetry; /* NULL: none */
+    void *telemetry_ud;
     mpt_state *state;
     const char *root; /* of the checkpoint that the weights came from; NULL: from none */
     char *weights;    /* the file of that checkpoint, or NULL */
@@ -46,7 +48,8 @@ struct mpt_trainer {
     /* What the last counted step did to each operand of the phase it ran in. */
     bool has_gradients; /* mpt_trainer_forward left gradients of the loss in the state */
     bool count_next;
-    int counted; /* that phase; -1 before the first */
+    int counted;          /* that phase; -1 before the first */
+    int64_t counted_step; /* and that attempted step */
     mpt_quantize_counts *counts;
 };
 

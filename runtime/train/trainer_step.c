@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "train/lr.h"
+#include "train/telemetry.h"
 
 /* 0 ... sequence - 1 in each row: written anew for each micro-batch, because the phases share
  * one block of memory. */
@@ -185,13 +186,14 @@ static mpt_status write_step(const mpt_trainer *trainer, const mpt_step_result *
     return mpt_metrics_end(&line, trainer->ctx, trainer->metrics, trainer->metrics_ud);
 }
 
-/* Where the host asked for it, the step counts into the trainer's array. */
+/* Where the host asked for it or telemetry is due, the step counts into the trainer's array. */
 static void start_counts(mpt_trainer *trainer, mpt_run_env *env) {
     size_t n = (size_t)mpt_trainer_graph(trainer)->n_operands;
-    if (!trainer->count_next)
+    if (!trainer->count_next && !mpt_telemetry_due(trainer))
         return;
     trainer->count_next = false;
     trainer->counted = trainer->phase;
+    trainer->counted_step = trainer->attempted;
     if (n > 0)
         memset(trainer->counts, 0, n * sizeof *trainer->counts);
     env->counts = trainer->counts;
@@ -226,6 +228,7 @@ mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out) {
     trainer->applied += !r.skipped;
     *out = r;
     MPT_TRY(write_step(trainer, &r));
+    MPT_TRY(mpt_telemetry_write(trainer, r.step));
     if (r.skipped)
         return mpt_trainer_skip(trainer, &r, param);
     trainer->skips_in_a_row = 0;

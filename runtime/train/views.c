@@ -57,6 +57,7 @@ bool mpt_trainer_operand(const mpt_trainer *trainer, int index, mpt_operand_view
     if (at < 0)
         return false;
     const mpt_quantize_counts *c = &trainer->counts[at];
+    const mpt_quantizer *q = &graph->operands[at].q;
     *out = (mpt_operand_view){.name = graph->operands[at].name,
                               .elements = c->elements,
                               .overflow = c->overflow,
@@ -65,6 +66,9 @@ bool mpt_trainer_operand(const mpt_trainer *trainer, int index, mpt_operand_view
                               .nonfinite = c->nonfinite,
                               .capped = c->capped,
                               .amax = (double)c->amax,
-                              .sqnr = mpt_quantize_sqnr(c)};
+                              .sqnr = mpt_quantize_sqnr(c),
+                              .scale = (double)c->scale,
+                              .format = q->name ? q->name : mpt_dtype_name(q->format),
+                              .step = trainer->counted_step};
     return true;
 }

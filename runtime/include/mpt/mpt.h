@@ -326,7 +326,8 @@ typedef struct mpt_trainer_options {
     int n_inject;
     const char *checkpoints; /* the folder that checkpoints go to and a rollback reads them
                                 from; NULL: there are none. Copied */
-    mpt_write_fn telemetry;  /* telemetry.jsonl, a whole line a call; NULL: none */
+    mpt_write_fn telemetry;  /* telemetry.jsonl, a whole line a call: at every n-th step
+                                (train.telemetry) what mpt_trainer_operand tells; NULL: none */
     void *telemetry_ud;
 } mpt_trainer_options;
 #define MPT_TRAINER_OPTIONS_INIT ((mpt_trainer_options){.size = sizeof(mpt_trainer_options)})
@@ -453,6 +454,10 @@ typedef struct mpt_operand_view {
     uint64_t capped;    /* scales that would have been Inf */
     double amax;        /* the largest finite magnitude */
     double sqnr;        /* signal to quantization noise in dB; INFINITY where nothing is lost */
+    double scale; /* that the whole tensor was multiplied by, in the last micro-batch; 0 where
+                     only its blocks or rows have one */
+    const char *format; /* as recipes call it: "nvfp4" */
+    int64_t step;       /* the attempted step that was counted */
 } mpt_operand_view;
 MPT_API void mpt_trainer_count_next(mpt_trainer *trainer);
 MPT_API bool mpt_trainer_operand(const mpt_trainer *trainer, int index, mpt_operand_view *out);
