@@ -114,7 +114,7 @@ static mpt_status train(mpt_training *r) {
             break;
         status = one_step(r);
     }
-    mpt_signals_training(r->signals, false);
+    mpt_signals_training(r->signals, r->part);
     mpt_progress_end(r->progress);
     return status;
 }
@@ -129,7 +129,7 @@ static mpt_status save_weights(mpt_training *r) {
     snprintf(path, sizeof path, "%s/checkpoints/step-%lld", r->folder.path, steps);
     r->saved = true;
     mpt_status status = mpt_trainer_save_weights(r->trainer, path, NULL);
-    if (status == MPT_OK)
+    if (status == MPT_OK && !r->part)
         printf("weights in %s\n", path);
     return status;
 }
@@ -155,6 +155,19 @@ static void print_loss(const mpt_training *r, double loss) {
     printf("\n");
 }
 
+static void print_result(const mpt_training *r, double loss, double seconds) {
+    if (r->part)
+        return;
+    printf("%s: %s %s, %lld of %lld steps, %.0f tokens, %.1f s of training\n", r->info.recipe,
+           r->info.model, r->info.size_name, (long long)r->n_done, (long long)r->info.steps,
+           r->n_done ? r->last.tokens : 0.0, seconds);
+    if (mpt_trainer_done(r->trainer))
+        print_loss(r, loss);
+    else if (r->n_done)
+        printf("training loss of the last step %.4f nats a token\n", r->last.loss);
+    printf("run folder %s\n", r->folder.path);
+}
+
 static mpt_status finish(mpt_training *r) {
     double loss = 0;
     double seconds = mpt_cli_seconds() - r->began;
@@ -170,14 +183,7 @@ static mpt_status finish(mpt_training *r) {
         status = mpt_trainer_finish(r->trainer);
     if (status != MPT_OK && status != MPT_STOPPED)
         return status;
-    printf("%s: %s %s, %lld of %lld steps, %.0f tokens, %.1f s of training\n", r->info.recipe,
-           r->info.model, r->info.size_name, (long long)r->n_done, (long long)r->info.steps,
-           r->n_done ? r->last.tokens : 0.0, seconds);
-    if (mpt_trainer_done(r->trainer))
-        print_loss(r, loss);
-    else if (r->n_done)
-        printf("training loss of the last step %.4f nats a token\n", r->last.loss);
-    printf("run folder %s\n", r->folder.path);
+    print_result(r, loss, seconds);
     mpt_status saved = save_weights(r);
     if (r->stopped_by)
         mpt_progress_note(r->progress, "mptrun: stopped early, as %s asked",
