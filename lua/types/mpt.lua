@@ -183,6 +183,9 @@
 ---@field recompute? mpt.recompute_fields|"none"|"block" Activations that the backward pass makes again, bit for bit, instead of keeping them. Default: none.
 ---@field seed? integer Of initial weights, order of data and stochastic rounding. Default: 1234.
 ---@field eval? mpt.eval_fields When the validation loss is taken. Default: at the end.
+---@field checkpoint? mpt.checkpoint_fields When the state of the run is saved. Default: at the end.
+---@field watch? mpt.watch_fields What happens when something goes wrong. Default: skips, and 20 in a row stop.
+---@field telemetry? mpt.telemetry_fields|number How often every operand is measured. Default: a hundred times a run.
 ---@field proxy? mpt.proxy_fields Any of these fields again, for when the proxy is trained. Default: none.
 
 ---@class mpt.proxy_fields
@@ -198,6 +201,9 @@
 ---@field recompute? mpt.recompute_fields|"none"|"block" Activations that the backward pass makes again, bit for bit, instead of keeping them.
 ---@field seed? integer Of initial weights, order of data and stochastic rounding.
 ---@field eval? mpt.eval_fields When the validation loss is taken.
+---@field checkpoint? mpt.checkpoint_fields When the state of the run is saved.
+---@field watch? mpt.watch_fields What happens when something goes wrong.
+---@field telemetry? mpt.telemetry_fields|number How often every operand is measured.
 
 ---@class mpt.recompute_fields
 ---@field every? integer Blocks at a time; what goes into the first of them is kept. Default: 1.
@@ -272,6 +278,23 @@
 ---@field rope? mpt.format What it puts out. Default: the widest input.
 ---@field add? mpt.format Sums other than the stream between blocks, which state.residual decides. Default: the widest input.
 ---@field mul? mpt.format Products of two activations. Default: the widest input.
+
+---@class mpt.checkpoint_fields
+---@field every? integer Attempted steps between checkpoints; 0 saves at the end only. Default: 0.
+---@field keep? integer The newest so many stay, older ones are removed; 0 keeps all. Default: 2.
+
+---@class mpt.watch_fields
+---@field nonfinite? "skip"|"stop" What a gradient with NaN or Inf brings about. Default: skip.
+---@field max_skips? integer Skipped steps in a row that end a run, those not counted that a lower loss scale may cure. Default: 20.
+---@field spike? mpt.spike_fields A loss or gradient norm that stands out. Default: warn at z = 8.
+
+---@class mpt.spike_fields
+---@field action? "off"|"warn"|"skip"|"rollback" What a spike brings about. Default: warn.
+---@field window? integer Applied steps whose losses and gradient norms are compared with. Default: 128.
+---@field z? number Robust z-score (distance from the median in scaled median absolute deviations) from which a value is a spike. Default: 8.
+
+---@class mpt.telemetry_fields
+---@field every? integer Attempted steps between two counts of what every operand lost; 0 takes a hundred over the run, and every 10th step at most. Default: 0.
 
 ---@class mpt.nn_linear_fields
 ---@field [integer] string|mpt.tensor

@@ -15,10 +15,12 @@ enum { MOST_NAMED = 4 };
 
 /* ---- words ---- */
 
-/* Two digits that count, at least one behind the point: "+0.74 %", "-12.3 %". */
+/* Two digits that count, one to four of them behind the point: "+12.3 %", "+0.74 %". Nothing but
+ * zero is told as zero. */
 static void percent(double x, char out[32]) {
     double size = fabs(100 * x);
-    snprintf(out, 32, "%+.*f %%", size < 0.995 ? 2 : 1, 100 * x);
+    int digits = size >= 0.995 ? 1 : size >= 0.0995 || size == 0 ? 2 : size >= 0.00995 ? 3 : 4;
+    snprintf(out, 32, "%+.*f %%", digits, 100 * x);
 }
 
 void mpt_compare_words(double difference, double noise, char out[MPT_COMPARE_WORDS]) {
@@ -245,6 +247,8 @@ static void say_recipe(const mpt_comparison *c, int i, mpt_words *line) {
     bool near = !isnan(r->row.noise) && r->row.outcome != MPT_COMPARE_MEASURED &&
                 fabs(r->row.relative_difference - c->options.within) <= r->row.noise;
     const char *unsure = near ? ": the bound lies in the noise" : "";
+    bool empty = r->said && r->row.gemms > 0 && r->row.quantized_gemms == 0;
+    const char *but = empty ? ", but 0 quantized GEMMs ran" : "";
     switch (r->row.outcome) {
     case MPT_COMPARE_BROKE:
         mpt_words_add(line, "%s broke off after %lld steps", r->row.recipe,
@@ -254,15 +258,15 @@ static void say_recipe(const mpt_comparison *c, int i, mpt_words *line) {
         mpt_words_add(line, "%s has no run to the end beside one of %s", r->row.recipe, base);
         return;
     case MPT_COMPARE_WITHIN:
-        mpt_words_add(line, "%s is within %s of %s (%s%s)", r->row.recipe, bound, base, words,
-                      unsure);
+        mpt_words_add(line, "%s is within %s of %s (%s%s)%s", r->row.recipe, bound, base, words,
+                      unsure, but);
         return;
     case MPT_COMPARE_BEYOND:
-        mpt_words_add(line, "%s is not within %s of %s (%s%s)", r->row.recipe, bound, base,
-                      words, unsure);
+        mpt_words_add(line, "%s is not within %s of %s (%s%s)%s", r->row.recipe, bound, base,
+                      words, unsure, but);
         return;
     default:
-        mpt_words_add(line, "%s ends at %s of %s", r->row.recipe, words, base);
+        mpt_words_add(line, "%s ends %s from %s%s", r->row.recipe, words, base, but);
     }
 }
 
