@@ -21,7 +21,7 @@ static mpt_status plot_bands(mpt_comparison *c, mpt_page *page, const mpt_plot *
         const mpt_band *band = apart ? evals ? &r->eval_difference : &r->difference
                                : evals ? &r->eval_loss
                                        : &r->loss;
-        if (band->n == 0 || (apart && r == &c->recipes[0]))
+        if (band->n == 0)
             continue;
         double factor = apart ? 100 : 1;
         size_t n = (size_t)band->n;
@@ -50,8 +50,7 @@ static mpt_status plot_bands(mpt_comparison *c, mpt_page *page, const mpt_plot *
 }
 
 static mpt_status put_curves(mpt_comparison *c, mpt_page *page) {
-    const mpt_level levels[] = {{0, c->recipes[0].row.recipe},
-                                {100 * c->options.within, "the bound"}};
+    const mpt_level bound = {100 * c->options.within, "the bound"};
     mpt_plot loss = {.title = "Training loss, smoothed",
                      .x_name = "tokens",
                      .y_name = "nats a token",
@@ -61,8 +60,8 @@ static mpt_status put_curves(mpt_comparison *c, mpt_page *page) {
                       .x_name = "tokens",
                       .y_name = "% of the base",
                       .wide = true,
-                      .levels = levels,
-                      .n_levels = c->options.within >= 0 ? 2 : 1};
+                      .levels = &bound,
+                      .n_levels = c->options.within >= 0};
     MPT_TRY(plot_bands(c, page, &loss, false, false));
     MPT_TRY(plot_bands(c, page, &apart, false, true));
     loss.title = "Validation loss";
@@ -72,8 +71,8 @@ static mpt_status put_curves(mpt_comparison *c, mpt_page *page) {
     MPT_TRY(plot_bands(c, page, &apart, true, true));
     mpt_page_note(page, MPT_PAGE_PLAIN,
                   "Each point is a mean over the seeds, of runs that saw the same data from the "
-                  "same weights; training losses are means over %lld steps.%s",
-                  (long long)c->window,
+                  "same weights; training losses are means over %lld step%s.%s",
+                  (long long)c->window, c->window == 1 ? "" : "s",
                   c->n_seeds > 1 ? " Bands are one standard deviation over the seeds." : "");
     return MPT_OK;
 }
@@ -173,7 +172,9 @@ static mpt_page_tone tone_of(const mpt_comparison *c) {
     mpt_page_tone tone = c->options.within >= 0 ? MPT_PAGE_GOOD : MPT_PAGE_PLAIN;
     for (int i = 0; i < c->n; i++) {
         mpt_compare_outcome outcome = c->recipes[i].row.outcome;
-        if (outcome == MPT_COMPARE_BEYOND || outcome == MPT_COMPARE_BROKE)
+        bool empty = c->recipes[i].said && c->recipes[i].row.gemms > 0 &&
+                     c->recipes[i].row.quantized_gemms == 0;
+        if (outcome == MPT_COMPARE_BEYOND || outcome == MPT_COMPARE_BROKE || empty)
             return MPT_PAGE_BAD;
         if (outcome == MPT_COMPARE_UNFINISHED)
             tone = MPT_PAGE_PLAIN;
