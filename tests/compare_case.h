@@ -9,12 +9,13 @@
 #include "safetensors_file.h"
 
 /* To nine digits, as the files have them. */
-#define assert_near(a, b) assert_true(fabs((double)(a) - (double)(b)) <= 1e-8 * (1 + fabs((double)(b))))
+#define assert_near(a, b)                                                                      \
+    assert_true(fabs((double)(a) - (double)(b)) <= 1e-8 * (1 + fabs((double)(b))))
 
 enum { CASE_RUNS = 24, CASE_TEXT = 65536, CASE_TOKENS = 64 };
 
-/* How a run of a case ended, and what its files say. The losses of all steps are `loss`, but for
- * what the functions below change. */
+/* How a run of a case ended, and what its files say. The losses of all steps are `loss`, but
+ * for what the functions below change. */
 typedef struct case_run {
     const char *name;
     int recipe;
@@ -136,7 +137,8 @@ static inline void case_add_run(compare_case *c, case_run r) {
     metrics.data[metrics.n] = 0;
     for (int i = 0; i < r.steps; i++)
         case_add(&timing, "{\"step\":%d,\"step_ms\":%d,\"tokens_per_s\":%.1f}\n", i,
-                 i == 0 ? 900 : 10 + r.recipe, CASE_TOKENS * 1e3 / (i == 0 ? 900 : 10 + r.recipe));
+                 i == 0 ? 900 : 10 + r.recipe,
+                 CASE_TOKENS * 1e3 / (i == 0 ? 900 : 10 + r.recipe));
     timing.data[timing.n] = 0;
     case_add(&plan,
              "{\"recipe\":\"%s\",\"model\":\"%s\",\"recipe_hash\":\"hash_of_%s\","
@@ -155,8 +157,7 @@ static inline mpt_comparison *case_compare(compare_case *c, double within) {
     mpt_compare_options options = MPT_COMPARE_OPTIONS_INIT;
     mpt_comparison *comparison;
     options.within = within;
-    assert_mpt_ok(c->ctx,
-                  mpt_comparison_create(c->ctx, c->runs, c->n, &options, &comparison));
+    assert_mpt_ok(c->ctx, mpt_comparison_create(c->ctx, c->runs, c->n, &options, &comparison));
     return comparison;
 }
 

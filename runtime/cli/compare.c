@@ -1,5 +1,6 @@
 /* The compare command: recipes are checked against the first one before anything is trained,
- * then each is trained with each seed, seed by seed, so that what is there at any time is fair. */
+ * then each is trained with each seed, seed by seed, so that what is there at any time is fair.
+ */
 #include "cli/compare.h"
 
 #include "cli/run.h"

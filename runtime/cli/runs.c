@@ -55,7 +55,7 @@ void mpt_runs_add(mpt_runs *runs, const char *path, const char *lift, const char
 
 /* The command line of one run: what was given, then the lift, then its seed. */
 static void set_options(const mpt_runs *runs, const mpt_member *member, const char *seed,
-                              mpt_options *out) {
+                        mpt_options *out) {
     *out = *runs->options;
     if (member->lift)
         out->sets[out->n_sets++] = (mpt_set){"precision.lift", member->lift};
@@ -69,9 +69,8 @@ static mpt_status compile(const mpt_runs *runs, const mpt_member *member,
     *out_recipe = NULL;
     *out_program = NULL;
     mpt_status status = mpt_cli_load(runs->ctx, options, member->path, out_recipe);
-    return status == MPT_OK
-               ? mpt_cli_compile(*out_recipe, options, MPT_MODEL_AUTO, out_program)
-               : status;
+    return status == MPT_OK ? mpt_cli_compile(*out_recipe, options, MPT_MODEL_AUTO, out_program)
+                            : status;
 }
 
 mpt_status mpt_runs_compile(const mpt_runs *runs, const mpt_member *member,
@@ -190,8 +189,8 @@ mpt_exit mpt_runs_tell(mpt_runs *runs, bool sweep) {
     if (runs->n_done == 0)
         return MPT_EXIT_DONE;
     snprintf(page, sizeof page, "%s/compare.html", runs->folder.path);
-    mpt_status status = mpt_comparison_create(runs->ctx, runs->done, runs->n_done, &options,
-                                              &comparison);
+    mpt_status status =
+        mpt_comparison_create(runs->ctx, runs->done, runs->n_done, &options, &comparison);
     if (status == MPT_OK)
         status = mpt_comparison_print(comparison, runs->options->json, mpt_cli_write, NULL);
     if (status == MPT_OK)
@@ -201,8 +200,8 @@ mpt_exit mpt_runs_tell(mpt_runs *runs, bool sweep) {
     if (runs->interrupted)
         mpt_progress_note(runs->progress, "mptrun: stopped early, after %d of %d runs",
                           runs->n_done, runs->n_all);
-    mpt_exit result = status == MPT_OK ? exit_of(runs, comparison)
-                                       : mpt_cli_fail(runs->ctx, status);
+    mpt_exit result =
+        status == MPT_OK ? exit_of(runs, comparison) : mpt_cli_fail(runs->ctx, status);
     mpt_comparison_destroy(comparison);
     return result;
 }

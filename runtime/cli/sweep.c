@@ -1,6 +1,6 @@
-/* The sweep command: one recipe as it is, with everything in BF16, and with one thing in BF16 at
- * a time. All are compiled before the first is trained; how long it will take is said once the
- * recipe itself was timed. */
+/* The sweep command: one recipe as it is, with everything in BF16, and with one thing in BF16
+ * at a time. All are compiled before the first is trained; how long it will take is said once
+ * the recipe itself was timed. */
 #include "cli/sweep.h"
 
 #include <string.h>
@@ -50,15 +50,17 @@ static void add_kind(mpt_runs *runs, const mpt_program *program, mpt_lift_kind k
             n_out++;
     }
     if (n_out > 0)
-        mpt_progress_note(runs->progress, "mptrun: %d %s left out, which nothing quantizes: %s%s",
-                          n_out, kind_word(kind), out, n_out > 6 ? " ..." : "");
+        mpt_progress_note(runs->progress,
+                          "mptrun: %d %s left out, which nothing quantizes: %s%s", n_out,
+                          kind_word(kind), out, n_out > 6 ? " ..." : "");
 }
 
 static mpt_exit fail_plain(const char *path) {
-    fprintf(stderr,
-            "mptrun: %s: nothing is quantized, so there is nothing to lift to BF16; mptrun plan "
-            "shows what its layers compute in\n",
-            path);
+    fprintf(
+        stderr,
+        "mptrun: %s: nothing is quantized, so there is nothing to lift to BF16; mptrun plan "
+        "shows what its layers compute in\n",
+        path);
     return MPT_EXIT_WRONG;
 }
 

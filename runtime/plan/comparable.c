@@ -54,7 +54,8 @@ static mpt_status check_training(const mpt_program *base, const mpt_program *oth
         return fail_count(base, other, "train.sequence", a->sequence, b->sequence);
     if (a->steps != b->steps)
         return fail_count(base, other, "train.steps", a->steps, b->steps);
-    const char *data = mpt_program_get_info(base).data, *same = mpt_program_get_info(other).data;
+    const char *data = mpt_program_get_info(base).data,
+               *same = mpt_program_get_info(other).data;
     return strcmp(data, same) == 0 ? MPT_OK : fail(base, other, "data", data, same);
 }
 
@@ -81,10 +82,10 @@ static mpt_status tell(const mpt_diff *diff, mpt_write_fn note, void *ud) {
         const mpt_diff_row *row = &diff->training.rows[i];
         if (is_data(row) || strcmp(row->name, "train.seed") == 0)
             continue;
-        const char *line = mpt_arena_printf(
-            diff->arena, "%s differs, too: %s in %s, %s in %s\n", row->name,
-            row->a ? row->a : "none", diff->side[0]->recipe->name, row->b ? row->b : "none",
-            diff->side[1]->recipe->name);
+        const char *line =
+            mpt_arena_printf(diff->arena, "%s differs, too: %s in %s, %s in %s\n", row->name,
+                             row->a ? row->a : "none", diff->side[0]->recipe->name,
+                             row->b ? row->b : "none", diff->side[1]->recipe->name);
         if (!line)
             return MPT_OUT_OF_MEMORY;
         if (!note(ud, line, strlen(line)))

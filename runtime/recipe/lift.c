@@ -1,10 +1,10 @@
 /* Lifts: what stays in BF16 whatever the rules say, for experiments that ask what a quantized
  * layer, product or operand costs.
  *
- * A lift stands in the cascade behind the rules of the recipe and of the phase. It takes nothing
- * but quantizers away: an operand that is a plain cast already stays as it is, so no lift makes
- * anything narrower. A rotation needs both operands of a product, so the other one loses its
- * own. */
+ * A lift stands in the cascade behind the rules of the recipe and of the phase. It takes
+ * nothing but quantizers away: an operand that is a plain cast already stays as it is, so no
+ * lift makes anything narrower. A rotation needs both operands of a product, so the other one
+ * loses its own. */
 #include "recipe/lift.h"
 
 #include <stdio.h>
@@ -49,7 +49,8 @@ mpt_status mpt_recipe_append_lift(mpt_recipe *recipe, const char *text, mpt_wher
     static const char everything[] = "*";
     size_t most = strlen(text) / 2 + 1; /* words of a text of that length */
     mpt_rule lift = {.where = where, .predicate = -1};
-    const char **selectors = mpt_arena_alloc(&recipe->arena, mpt_size_mul(most, sizeof(char *)));
+    const char **selectors =
+        mpt_arena_alloc(&recipe->arena, mpt_size_mul(most, sizeof(char *)));
     mpt_rule *grown = mpt_arena_grow(&recipe->arena, recipe->lifts, sizeof *grown,
                                      recipe->n_lifts, &recipe->cap_lifts);
     if (!selectors || !grown)

@@ -5,8 +5,8 @@
 
 #include "recipe/resolve.h"
 
-/* `text` is words: layers as rules select them, products ("wgrad"), operands ("fprop.x"). Without
- * layers all of them are meant, without products and operands all six operands. */
+/* `text` is words: layers as rules select them, products ("wgrad"), operands ("fprop.x").
+ * Without layers all of them are meant, without products and operands all six operands. */
 mpt_status mpt_recipe_append_lift(mpt_recipe *recipe, const char *text, mpt_where where);
 
 /* Lays a lift over the layer; `rule` is its index in the cascade. */

@@ -132,9 +132,9 @@ static void apply(const cascade *c, layer_state *s, int index) {
 /* Whether a layer can take what a rule says: products take all, other layers a compute format
  * that is named alone. */
 static bool takes(const mpt_layer *layer, const mpt_rule *rule) {
-    return mpt_layer_has_gemms(layer->kind) ||
-           (!rule->lift && rule->use.bare && !rule->gemms && is_compute_format(rule->use.slot[0].q.format) &&
-            mpt_quantizer_is_cast(&rule->use.slot[0].q));
+    return mpt_layer_has_gemms(layer->kind) || (!rule->lift && rule->use.bare && !rule->gemms &&
+                                                is_compute_format(rule->use.slot[0].q.format) &&
+                                                mpt_quantizer_is_cast(&rule->use.slot[0].q));
 }
 
 /* A glob may catch norms beside the linear layers it is meant for; those are left out. A rule

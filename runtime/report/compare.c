@@ -12,10 +12,11 @@ static mpt_status check_runs(mpt_ctx *ctx, const mpt_compare_run *runs, int n, i
     int most = -1;
     for (int i = 0; i < n; i++) {
         if (!runs[i].folder || runs[i].recipe < 0 || runs[i].recipe >= n)
-            return MPT_FAIL(ctx, MPT_INVALID, MPT_NOWHERE,
-                            "mpt_comparison_create: runs[%d] has no folder, or recipe %d is not "
-                            "from 0 to %d",
-                            i, runs[i].recipe, n - 1);
+            return MPT_FAIL(
+                ctx, MPT_INVALID, MPT_NOWHERE,
+                "mpt_comparison_create: runs[%d] has no folder, or recipe %d is not "
+                "from 0 to %d",
+                i, runs[i].recipe, n - 1);
         most = runs[i].recipe > most ? runs[i].recipe : most;
         for (int k = 0; k < i; k++)
             if (runs[k].recipe == runs[i].recipe && runs[k].seed == runs[i].seed)
@@ -40,8 +41,8 @@ static mpt_status check_runs(mpt_ctx *ctx, const mpt_compare_run *runs, int n, i
 
 static mpt_status fail_apart(mpt_ctx *ctx, const mpt_compared_run *a, const mpt_compared_run *b,
                              const char *what) {
-    mpt_status status = MPT_FAIL(ctx, MPT_DATA, MPT_NOWHERE, "%s and %s: %s", a->folder,
-                                 b->folder, what);
+    mpt_status status =
+        MPT_FAIL(ctx, MPT_DATA, MPT_NOWHERE, "%s and %s: %s", a->folder, b->folder, what);
     mpt_hint(ctx, "runs are compared that differ in precision alone");
     return status;
 }

@@ -1,6 +1,6 @@
 /* The inside of a comparison: compare_read.c reads run folders, compare.c pairs and sums them
- * up, compare_verdict.c finds the words, compare_text.c, compare_json.c and compare_page.c write
- * it. */
+ * up, compare_verdict.c finds the words, compare_text.c, compare_json.c and compare_page.c
+ * write it. */
 #ifndef MPT_REPORT_COMPARE_H
 #define MPT_REPORT_COMPARE_H
 
@@ -61,10 +61,10 @@ typedef struct mpt_compared {
     int64_t stopped_at; /* of the first run that broke */
     int64_t skipped;
     mpt_gemm_list gemms;
-    mpt_band loss, difference;       /* training loss, smoothed; relative to the base's */
+    mpt_band loss, difference;           /* training loss, smoothed; relative to the base's */
     mpt_band eval_loss, eval_difference; /* validation */
-    const char *said;  /* the quantized format that its name promises, or NULL */
-    bool as_base;      /* all its GEMMs ran in the base's formats */
+    const char *said; /* the quantized format that its name promises, or NULL */
+    bool as_base;     /* all its GEMMs ran in the base's formats */
     bool same_schedule;
 } mpt_compared;
 

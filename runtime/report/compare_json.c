@@ -37,10 +37,10 @@ static json_t *gemms(const mpt_gemm_list *list) {
 static json_t *over_time(const mpt_band *loss, const mpt_band *difference) {
     json_t *array = json_array();
     for (int i = 0; array && i < loss->n; i++) {
-        json_t *point = json_pack("{s:f, s:o, s:o, s:o}", "tokens", loss->tokens[i], "loss",
-                                  real(loss->mean[i]), "relative_difference",
-                                  real(difference->mean[i]), "noise",
-                                  real(difference->spread[i]));
+        json_t *point =
+            json_pack("{s:f, s:o, s:o, s:o}", "tokens", loss->tokens[i], "loss",
+                      real(loss->mean[i]), "relative_difference", real(difference->mean[i]),
+                      "noise", real(difference->spread[i]));
         if (json_array_append_new(array, point) != 0) {
             json_decref(array);
             array = NULL;
@@ -72,7 +72,8 @@ static json_t *row_json(const mpt_comparison *c, const mpt_compared *r) {
         "relative_difference", real(row->relative_difference), "noise", real(row->noise),
         "quantized_gemms", count(row->quantized_gemms), "gemms", count(row->gemms),
         "gemms_by_format", gemms(&r->gemms), "tokens_per_s", real(row->tokens_per_s), "bytes",
-        count(row->bytes), "notes", notes(c, r), "training", over_time(&r->loss, &r->difference), "validation",
+        count(row->bytes), "notes", notes(c, r), "training",
+        over_time(&r->loss, &r->difference), "validation",
         over_time(&r->eval_loss, &r->eval_difference));
 }
 

@@ -1,5 +1,5 @@
-/* A comparison as a page: the verdict, all curves on one plot, the difference over time with its
- * noise, what ran, and the reports of the runs. */
+/* A comparison as a page: the verdict, all curves on one plot, the difference over time with
+ * its noise, what ran, and the reports of the runs. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static mpt_status plot_bands(mpt_comparison *c, mpt_page *page, const mpt_plot *
         return MPT_OUT_OF_MEMORY;
     for (int i = 0; i < c->n; i++) {
         const mpt_compared *r = &c->recipes[c->order[i]];
-        const mpt_band *band = apart ? evals ? &r->eval_difference : &r->difference
+        const mpt_band *band = apart   ? evals ? &r->eval_difference : &r->difference
                                : evals ? &r->eval_loss
                                        : &r->loss;
         if (band->n == 0)
@@ -69,11 +69,12 @@ static mpt_status put_curves(mpt_comparison *c, mpt_page *page) {
     loss.wide = apart.wide = false;
     MPT_TRY(plot_bands(c, page, &loss, true, false));
     MPT_TRY(plot_bands(c, page, &apart, true, true));
-    mpt_page_note(page, MPT_PAGE_PLAIN,
-                  "Each point is a mean over the seeds, of runs that saw the same data from the "
-                  "same weights; training losses are means over %lld step%s.%s",
-                  (long long)c->window, c->window == 1 ? "" : "s",
-                  c->n_seeds > 1 ? " Bands are one standard deviation over the seeds." : "");
+    mpt_page_note(
+        page, MPT_PAGE_PLAIN,
+        "Each point is a mean over the seeds, of runs that saw the same data from the "
+        "same weights; training losses are means over %lld step%s.%s",
+        (long long)c->window, c->window == 1 ? "" : "s",
+        c->n_seeds > 1 ? " Bands are one standard deviation over the seeds." : "");
     return MPT_OK;
 }
 
@@ -114,9 +115,9 @@ static void put_result(const mpt_comparison *c, mpt_page *page) {
 }
 
 static void put_ran(const mpt_comparison *c, mpt_page *page) {
-    static const mpt_page_column columns[] = {
-        {"recipe", false},      {"GEMMs", true},         {"quantized", true},
-        {"by operands", false}, {"recipe hash", false}, {"schedule hash", false}};
+    static const mpt_page_column columns[] = {{"recipe", false},      {"GEMMs", true},
+                                              {"quantized", true},    {"by operands", false},
+                                              {"recipe hash", false}, {"schedule hash", false}};
     mpt_page_begin_table(page, NULL, columns, (int)MPT_COUNT(columns));
     for (int i = 0; i < c->n; i++) {
         const mpt_compared *r = &c->recipes[c->order[i]];
@@ -142,9 +143,11 @@ static const char *below(const char *folder, const char *page) {
 }
 
 static mpt_status put_runs(mpt_comparison *c, mpt_page *page, const char *path) {
-    static const mpt_page_column columns[] = {
-        {"recipe", false}, {"seed", true}, {"steps", true}, {"final loss", true},
-        {"report", false}};
+    static const mpt_page_column columns[] = {{"recipe", false},
+                                              {"seed", true},
+                                              {"steps", true},
+                                              {"final loss", true},
+                                              {"report", false}};
     mpt_page_begin_table(page, NULL, columns, (int)MPT_COUNT(columns));
     for (int i = 0; i < c->n_runs; i++) {
         const mpt_compared_run *run = &c->runs[i];
@@ -190,9 +193,10 @@ static mpt_status fill(mpt_comparison *c, mpt_page *page, const char *path) {
         mpt_page_note(page, MPT_PAGE_PLAIN, "%s", c->flags[i].text);
     mpt_page_section(page, "What really ran");
     put_ran(c, page);
-    mpt_page_note(page, MPT_PAGE_PLAIN,
-                  "GEMMs of linear layers in training steps, counted as they ran, by the formats "
-                  "of their two operands.");
+    mpt_page_note(
+        page, MPT_PAGE_PLAIN,
+        "GEMMs of linear layers in training steps, counted as they ran, by the formats "
+        "of their two operands.");
     mpt_page_section(page, "Runs");
     return put_runs(c, page, path);
 }

@@ -121,7 +121,8 @@ static mpt_status take_timing(reader *r, const json_t *line) {
         return fail_line(r, "step_ms or tokens_per_s is no time");
     if (run->n_ms == MOST_POINTS)
         return fail_line(r, "more steps than a run can have");
-    double *grown = mpt_arena_grow(r->arena, run->step_ms, sizeof *grown, run->n_ms, &run->cap_ms);
+    double *grown =
+        mpt_arena_grow(r->arena, run->step_ms, sizeof *grown, run->n_ms, &run->cap_ms);
     if (!grown)
         return MPT_OUT_OF_MEMORY;
     run->step_ms = grown;

@@ -36,8 +36,9 @@ static void print_rows(const mpt_comparison *c, mpt_str *out) {
     mpt_table table;
     bool sweep = c->options.sweep;
     mpt_table_init(&table, out->ctx,
-                   sweep ? "in BF16|>loss|>difference|>noise|>share|>quantized GEMMs|>tokens/s"
-                         : "recipe|>loss|>difference|>noise|>quantized GEMMs|>tokens/s|>memory");
+                   sweep
+                       ? "in BF16|>loss|>difference|>noise|>share|>quantized GEMMs|>tokens/s"
+                       : "recipe|>loss|>difference|>noise|>quantized GEMMs|>tokens/s|>memory");
     for (int i = 0; i < c->n; i++) {
         const mpt_comparison_row *row = &c->recipes[c->order[i]].row;
         mpt_table_cell(&table, "%s", row->recipe);
@@ -77,6 +78,5 @@ void mpt_compare_text(const mpt_comparison *c, mpt_str *out) {
     print_rows(c, out);
     print_ran(c, out);
     for (int i = 0; i < c->n_flags; i++)
-        mpt_str_printf(out, "%snote: %s\n", i == 0 ? "\n" : "",
-                       c->flags[i].text);
+        mpt_str_printf(out, "%snote: %s\n", i == 0 ? "\n" : "", c->flags[i].text);
 }

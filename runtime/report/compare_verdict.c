@@ -15,8 +15,8 @@ enum { MOST_NAMED = 4 };
 
 /* ---- words ---- */
 
-/* Two digits that count, one to four of them behind the point: "+12.3 %", "+0.74 %". Nothing but
- * zero is told as zero. */
+/* Two digits that count, one to four of them behind the point: "+12.3 %", "+0.74 %". Nothing
+ * but zero is told as zero. */
 static void percent(double x, char out[32]) {
     double size = fabs(100 * x);
     int digits = size >= 0.995 ? 1 : size >= 0.0995 || size == 0 ? 2 : size >= 0.00995 ? 3 : 4;
@@ -126,37 +126,42 @@ static mpt_status flag_labels(mpt_comparison *c, int i) {
         return MPT_OK;
     mpt_gemm_list_text(&r->gemms, ran, sizeof ran);
     if (r->said)
-        return flag(c, i, mpt_arena_printf(&c->arena,
-                                        "%s: its name says %s, but 0 quantized GEMMs ran: %s "
-                                        "(recipe hash %s, that of %s is %s)",
-                                        row->recipe, r->said, ran, row->recipe_hash,
-                                        base->recipe, base->recipe_hash));
+        return flag(c, i,
+                    mpt_arena_printf(&c->arena,
+                                     "%s: its name says %s, but 0 quantized GEMMs ran: %s "
+                                     "(recipe hash %s, that of %s is %s)",
+                                     row->recipe, r->said, ran, row->recipe_hash, base->recipe,
+                                     base->recipe_hash));
     if (i == 0 || !r->as_base)
         return MPT_OK;
-    return flag(c, i, mpt_arena_printf(&c->arena,
-                                    "%s: 0 quantized GEMMs ran, all in the formats of %s: %s "
-                                    "(recipe hashes %s and %s)",
-                                    row->recipe, base->recipe, ran, row->recipe_hash,
-                                    base->recipe_hash));
+    return flag(c, i,
+                mpt_arena_printf(&c->arena,
+                                 "%s: 0 quantized GEMMs ran, all in the formats of %s: %s "
+                                 "(recipe hashes %s and %s)",
+                                 row->recipe, base->recipe, ran, row->recipe_hash,
+                                 base->recipe_hash));
 }
 
 static mpt_status flag_recipe(mpt_comparison *c, int i) {
     const mpt_compared *r = &c->recipes[i];
     MPT_TRY(flag_labels(c, i));
     if (r->same_schedule)
-        MPT_TRY(flag(c, i, mpt_arena_printf(&c->arena,
-                                         "%s: compiles to the schedule of %s, so that it "
-                                         "computes the same",
-                                         r->row.recipe, c->recipes[0].row.recipe)));
+        MPT_TRY(flag(c, i,
+                     mpt_arena_printf(&c->arena,
+                                      "%s: compiles to the schedule of %s, so that it "
+                                      "computes the same",
+                                      r->row.recipe, c->recipes[0].row.recipe)));
     if (r->row.gemms == 0 && r->loss.n > 0)
-        MPT_TRY(flag(c, i, mpt_arena_printf(&c->arena,
-                                         "%s: its metrics do not say which GEMMs ran, as they "
-                                         "do at the end of a run",
-                                         r->row.recipe)));
+        MPT_TRY(flag(c, i,
+                     mpt_arena_printf(&c->arena,
+                                      "%s: its metrics do not say which GEMMs ran, as they "
+                                      "do at the end of a run",
+                                      r->row.recipe)));
     if (r->skipped > 0)
-        MPT_TRY(flag(c, i, mpt_arena_printf(&c->arena, "%s: %lld step%s skipped", r->row.recipe,
-                                         (long long)r->skipped,
-                                         r->skipped == 1 ? " was" : "s were")));
+        MPT_TRY(
+            flag(c, i,
+                 mpt_arena_printf(&c->arena, "%s: %lld step%s skipped", r->row.recipe,
+                                  (long long)r->skipped, r->skipped == 1 ? " was" : "s were")));
     return MPT_OK;
 }
 

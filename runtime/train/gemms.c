@@ -46,8 +46,8 @@ static int32_t place(mpt_gemms *gemms, const mpt_gemm_row *row) {
     for (int i = 0; i < gemms->n; i++)
         if (same_row(&gemms->rows[i], row))
             return i;
-    mpt_gemm_row *grown = mpt_arena_grow(&gemms->arena, gemms->rows, sizeof *gemms->rows,
-                                         gemms->n, &gemms->cap);
+    mpt_gemm_row *grown =
+        mpt_arena_grow(&gemms->arena, gemms->rows, sizeof *gemms->rows, gemms->n, &gemms->cap);
     if (!grown)
         return -1;
     gemms->rows = grown;
@@ -57,8 +57,8 @@ static int32_t place(mpt_gemms *gemms, const mpt_gemm_row *row) {
 
 static mpt_status find_phase(mpt_gemms *gemms, const mpt_phase_program *phase,
                              mpt_run_tally *out) {
-    int32_t *of_step = mpt_arena_alloc(
-        &gemms->arena, mpt_size_mul((size_t)phase->n_steps, sizeof *of_step));
+    int32_t *of_step =
+        mpt_arena_alloc(&gemms->arena, mpt_size_mul((size_t)phase->n_steps, sizeof *of_step));
     if (!of_step)
         return MPT_OUT_OF_MEMORY;
     for (int s = 0; s < phase->n_steps; s++) {

@@ -1,8 +1,9 @@
 /* Which GEMMs of linear layers ran in training, by the formats of the operands they read.
  *
- * The executor counts each step of the schedule once its kernel has run, so the numbers say what
- * was computed and not what a recipe calls itself. A row is a product (fprop, dgrad, wgrad) with
- * one pair of operand formats, over all layers and phases. Evaluation is not counted. */
+ * The executor counts each step of the schedule once its kernel has run, so the numbers say
+ * what was computed and not what a recipe calls itself. A row is a product (fprop, dgrad,
+ * wgrad) with one pair of operand formats, over all layers and phases. Evaluation is not
+ * counted. */
 #ifndef MPT_TRAIN_GEMMS_H
 #define MPT_TRAIN_GEMMS_H
 
@@ -21,8 +22,8 @@ typedef struct mpt_gemms {
     mpt_arena arena;
     int n, cap;
     mpt_gemm_row *rows;
-    int64_t *runs;         /* one a row */
-    mpt_run_tally *tally;  /* one a phase; of_step has n_steps of its program */
+    int64_t *runs;        /* one a row */
+    mpt_run_tally *tally; /* one a phase; of_step has n_steps of its program */
 } mpt_gemms;
 
 /* Finds the rows of all phases, in the order of their schedules; none ran yet. */

@@ -1,5 +1,5 @@
-/* Wrong arguments of a host to the calls of mpt/compare.h: MPT_INVALID, and the argument is named.
- * The header is read, so a new call without a row here fails. */
+/* Wrong arguments of a host to the calls of mpt/compare.h: MPT_INVALID, and the argument is
+ * named. The header is read, so a new call without a row here fails. */
 #include "mpt_test.h"
 
 #include "compare_case.h"
@@ -34,7 +34,8 @@ static void wrong_create(compare_case *c) {
     refused(c->ctx, mpt_comparison_create(c->ctx, runs, 2, NULL, &out),
             "runs[0] and runs[1] are of the same recipe and seed");
     runs[1].recipe = 2;
-    refused(c->ctx, mpt_comparison_create(c->ctx, runs, 2, NULL, &out), "runs[1] has no folder");
+    refused(c->ctx, mpt_comparison_create(c->ctx, runs, 2, NULL, &out),
+            "runs[1] has no folder");
     runs[1].recipe = -1;
     refused(c->ctx, mpt_comparison_create(c->ctx, runs, 2, NULL, &out), "recipe -1 is not");
     runs[0].recipe = 1;

@@ -1,5 +1,5 @@
-/* Comparisons of run folders: what is paired with what, the noise band, and what is said of runs
- * that are not whole. */
+/* Comparisons of run folders: what is paired with what, the noise band, and what is said of
+ * runs that are not whole. */
 #include "mpt_test.h"
 
 #include "compare_case.h"
@@ -15,11 +15,19 @@ static void has(const char *text, const char *part) {
 static void add_pairs(compare_case *c, const double *above, int n) {
     for (int s = 0; s < n; s++) {
         double base = 2 + 0.1 * s;
-        case_add_run(c, (case_run){.name = "gpt_bf16", .recipe = 0, .seed = (uint64_t)s,
-                                   .loss = base, .eval = base, .steps = 40});
-        case_add_run(c, (case_run){.name = "gpt_fp8", .recipe = 1, .seed = (uint64_t)s,
-                                   .loss = base * (1 + above[s]), .eval = base * (1 + above[s]),
-                                   .steps = 40, .a = "e4m3"});
+        case_add_run(c, (case_run){.name = "gpt_bf16",
+                                   .recipe = 0,
+                                   .seed = (uint64_t)s,
+                                   .loss = base,
+                                   .eval = base,
+                                   .steps = 40});
+        case_add_run(c, (case_run){.name = "gpt_fp8",
+                                   .recipe = 1,
+                                   .seed = (uint64_t)s,
+                                   .loss = base * (1 + above[s]),
+                                   .eval = base * (1 + above[s]),
+                                   .steps = 40,
+                                   .a = "e4m3"});
     }
 }
 
@@ -47,7 +55,8 @@ static void test_difference_when_three_seeds_then_paired_by_seed_with_their_spre
     case_close(&c);
 }
 
-static void test_row_when_made_then_counts_speed_memory_and_hashes_are_those_of_the_runs(void **s) {
+static void
+test_row_when_made_then_counts_speed_memory_and_hashes_are_those_of_the_runs(void **s) {
     (void)s;
     compare_case c;
     case_open(&c);
@@ -124,8 +133,11 @@ static void test_loss_when_no_validation_then_that_of_training(void **s) {
     compare_case c;
     case_open(&c);
     for (int r = 0; r < 2; r++)
-        case_add_run(&c, (case_run){.name = r ? "b" : "a", .recipe = r, .loss = 2 + 0.02 * r,
-                                    .steps = 40, .without_eval = true});
+        case_add_run(&c, (case_run){.name = r ? "b" : "a",
+                                    .recipe = r,
+                                    .loss = 2 + 0.02 * r,
+                                    .steps = 40,
+                                    .without_eval = true});
     mpt_comparison *comparison = case_compare(&c, -1);
     assert_near(case_row(comparison, 1).final_loss, 2.02);
     assert_near(case_row(comparison, 1).relative_difference, 0.01);
@@ -144,8 +156,9 @@ static void test_run_when_interrupted_then_compared_as_far_as_it_got(void **s) {
     compare_case c;
     case_open(&c);
     add_base(&c, 40);
-    case_add_run(&c, (case_run){.name = "b", .recipe = 1, .loss = 2.1, .eval = 9, .steps = 25,
-                                .planned = 40});
+    case_add_run(
+        &c, (case_run){
+                .name = "b", .recipe = 1, .loss = 2.1, .eval = 9, .steps = 25, .planned = 40});
     mpt_comparison *comparison = case_compare(&c, 0.01);
     mpt_comparison_row row = case_row(comparison, 1);
     assert_int_equal(row.outcome, MPT_COMPARE_UNFINISHED);
@@ -169,8 +182,13 @@ static void test_run_when_killed_then_broke_and_its_torn_line_is_left_out(void *
     compare_case c;
     case_open(&c);
     add_base(&c, 40);
-    case_add_run(&c, (case_run){.name = "b", .recipe = 1, .loss = 2, .steps = 7, .planned = 40,
-                                .killed = true, .tail = "{\"event\":\"st"});
+    case_add_run(&c, (case_run){.name = "b",
+                                .recipe = 1,
+                                .loss = 2,
+                                .steps = 7,
+                                .planned = 40,
+                                .killed = true,
+                                .tail = "{\"event\":\"st"});
     mpt_comparison *comparison = case_compare(&c, -1);
     assert_int_equal(case_row(comparison, 1).outcome, MPT_COMPARE_BROKE);
     assert_string_equal(mpt_comparison_verdict(comparison), "b broke off after 7 steps");
@@ -182,7 +200,8 @@ static void test_base_when_broke_then_it_is_named_first(void **s) {
     (void)s;
     compare_case c;
     case_open(&c);
-    case_add_run(&c, (case_run){.name = "a", .loss = 2, .steps = 5, .planned = 9, .killed = true});
+    case_add_run(&c,
+                 (case_run){.name = "a", .loss = 2, .steps = 5, .planned = 9, .killed = true});
     case_add_run(&c, (case_run){.name = "b", .recipe = 1, .loss = 2, .eval = 2, .steps = 9});
     mpt_comparison *comparison = case_compare(&c, 0.1);
     assert_int_equal(case_row(comparison, 0).outcome, MPT_COMPARE_BROKE);
@@ -197,8 +216,12 @@ static void test_loss_when_nan_then_the_recipe_broke_and_steps_before_count(void
     compare_case c;
     case_open(&c);
     add_base(&c, 40);
-    case_add_run(&c, (case_run){.name = "b", .recipe = 1, .loss = 2.2, .eval = (double)NAN,
-                                .steps = 40, .nan_from = 30});
+    case_add_run(&c, (case_run){.name = "b",
+                                .recipe = 1,
+                                .loss = 2.2,
+                                .eval = (double)NAN,
+                                .steps = 40,
+                                .nan_from = 30});
     mpt_comparison *comparison = case_compare(&c, 0.5);
     mpt_comparison_row row = case_row(comparison, 1);
     const mpt_band *band = &comparison->recipes[1].difference;
@@ -215,8 +238,13 @@ static void test_steps_when_one_run_lacks_some_then_the_others_stay_paired(void 
     compare_case c;
     case_open(&c);
     add_base(&c, 40);
-    case_add_run(&c, (case_run){.name = "b", .recipe = 1, .loss = 2.2, .eval = 2.2, .steps = 40,
-                                .hole = 5, .skipped = 3});
+    case_add_run(&c, (case_run){.name = "b",
+                                .recipe = 1,
+                                .loss = 2.2,
+                                .eval = 2.2,
+                                .steps = 40,
+                                .hole = 5,
+                                .skipped = 3});
     mpt_comparison *comparison = case_compare(&c, -1);
     const mpt_band *band = &comparison->recipes[1].difference;
     for (int i = 0; i < band->n; i++)
@@ -231,7 +259,11 @@ static void test_steps_when_a_resumed_run_has_them_twice_then_the_later_count(vo
     compare_case c;
     case_open(&c);
     add_base(&c, 40);
-    case_add_run(&c, (case_run){.name = "b", .recipe = 1, .loss = 2, .eval = 2, .steps = 40,
+    case_add_run(&c, (case_run){.name = "b",
+                                .recipe = 1,
+                                .loss = 2,
+                                .eval = 2,
+                                .steps = 40,
                                 .extra = "{\"event\":\"step\",\"step\":0,\"tokens\":64,"
                                          "\"loss\":9}\n{\"event\":\"step\",\"step\":1,"
                                          "\"tokens\":128,\"loss\":9}\n"});
@@ -262,8 +294,9 @@ static void test_verdict_when_many_recipes_then_the_wrong_ones_come_first(void *
     for (int r = 1; r < 8; r++) {
         snprintf(name[r], sizeof name[r], "r%d", r);
         double loss = r == 7 ? 3 : 2;
-        case_add_run(&c, (case_run){.name = name[r], .recipe = r, .loss = loss, .eval = loss,
-                                    .steps = 4});
+        case_add_run(
+            &c,
+            (case_run){.name = name[r], .recipe = r, .loss = loss, .eval = loss, .steps = 4});
     }
     mpt_comparison *comparison = case_compare(&c, 0.01);
     const char *verdict = mpt_comparison_verdict(comparison);

@@ -1,5 +1,5 @@
-/* Comparisons as they are told: what really ran beside what a name says (P45), sweeps, JSON, the
- * page; folders that cannot be read; memory that runs out. */
+/* Comparisons as they are told: what really ran beside what a name says (P45), sweeps, JSON,
+ * the page; folders that cannot be read; memory that runs out. */
 #include "mpt_test.h"
 
 #include <jansson.h>
@@ -14,8 +14,10 @@ static void has(const char *text, const char *part) {
 }
 
 static void add(compare_case *c, const char *name, int recipe, double loss, const char *a) {
-    case_add_run(c, (case_run){.name = name, .recipe = recipe, .loss = loss, .eval = loss,
-                               .steps = 20, .a = a});
+    case_add_run(
+        c,
+        (case_run){
+            .name = name, .recipe = recipe, .loss = loss, .eval = loss, .steps = 20, .a = a});
 }
 
 /* ---- labels ---- */
@@ -67,8 +69,7 @@ static mpt_comparison *sweep(compare_case *c) {
     mpt_compare_options options = MPT_COMPARE_OPTIONS_INIT;
     mpt_comparison *comparison;
     options.sweep = true;
-    assert_mpt_ok(c->ctx,
-                  mpt_comparison_create(c->ctx, c->runs, c->n, &options, &comparison));
+    assert_mpt_ok(c->ctx, mpt_comparison_create(c->ctx, c->runs, c->n, &options, &comparison));
     return comparison;
 }
 
@@ -133,8 +134,8 @@ static void test_json_when_printed_then_the_names_of_the_manual(void **s) {
                                  "{s:s, s:s, s:I, s:f, s:f, s:n, s:f, s:{s:I, s:I}}", "recipe",
                                  &name, "schedule_hash", &hash, "quantized_gemms", &n,
                                  "final_loss", &loss, "relative_difference", &difference,
-                                 "noise", "tokens_per_s", &speed, "gemms_by_format", "nvfp4", &n,
-                                 "bf16", &n),
+                                 "noise", "tokens_per_s", &speed, "gemms_by_format", "nvfp4",
+                                 &n, "bf16", &n),
                      0);
     assert_string_equal(name, "b \"quoted\" <i>");
     assert_near(difference, 0.25);
@@ -200,7 +201,9 @@ static void test_runs_when_they_do_not_belong_together_then_refused(void **s) {
     } cases[] = {
         {{.model = "large", .steps = 20}, "these runs trained different models"},
         {{.steps = 19}, "these runs have different numbers of steps"},
-        {{.steps = 0, .planned = 20, .killed = true,
+        {{.steps = 0,
+          .planned = 20,
+          .killed = true,
           .extra = "{\"event\":\"step\",\"step\":0,\"tokens\":65,\"loss\":2}\n"},
          "these runs saw different numbers of tokens a step"},
     };
@@ -311,8 +314,7 @@ static void test_calls_when_any_allocation_fails_then_clean(void **s) {
 }
 
 static const struct CMUnitTest cases[] = {
-    cmocka_unit_test(
-        test_P45_when_a_recipe_named_fp8_ran_in_bf16_then_told_with_both_hashes),
+    cmocka_unit_test(test_P45_when_a_recipe_named_fp8_ran_in_bf16_then_told_with_both_hashes),
     cmocka_unit_test(test_label_when_it_holds_or_promises_nothing_then_nothing_is_flagged),
     cmocka_unit_test(test_sweep_when_done_then_lifts_are_ranked_by_what_they_give_back),
     cmocka_unit_test(test_sweep_when_the_recipe_loses_nothing_then_no_share_is_told),

@@ -1,5 +1,5 @@
-/* GEMMs that really ran: counted by the executor as training steps run, over phases, products and
- * formats, and by nothing else. */
+/* GEMMs that really ran: counted by the executor as training steps run, over phases, products
+ * and formats, and by nothing else. */
 #include "mpt_test.h"
 
 #include "lua_test.h"
@@ -82,6 +82,8 @@ static void test_counts_when_steps_ran_then_layers_times_micro_batches(void **s)
     (void)s;
     run r;
     open_run(&r, FP8);
+    mpt_gemm_view view;
+    assert_false(mpt_trainer_gemm(r.trainer, -1, &view));
     assert_int_equal(all_runs(&r, false), 0);
     take_steps(&r, 3);
     /* Three steps of two micro-batches: two layers in FP8, the head in BF16. */

@@ -1,5 +1,6 @@
-/* precision.lift: what it names is BF16 over all rules and phases, nothing is made narrower, and
- * the recipe's hash and `explain` know of it. What a sweep can lift; what can be compared. */
+/* precision.lift: what it names is BF16 over all rules and phases, nothing is made narrower,
+ * and the recipe's hash and `explain` know of it. What a sweep can lift; what can be compared.
+ */
 #include "mpt_test.h"
 
 #include "lua_test.h"
@@ -200,7 +201,8 @@ static void test_programs_when_compared_then_only_precision_may_differ(void **s)
         const char *part; /* of the error, or of the notes; NULL: none */
     } cases[] = {
         {"model = m 's', precision = presets.mxfp8, " TRAIN, MPT_OK, NULL},
-        {"model = m 's', train = { steps = 4, batch = 2, sequence = 16, clip = 0.5, lr = constant "
+        {"model = m 's', train = { steps = 4, batch = 2, sequence = 16, clip = 0.5, lr = "
+         "constant "
          "{ peak = 1e-3 } }, data = synthetic { vocab = 32 }, allow = { 'no-warmup' }",
          MPT_OK, "train.clip differs, too: 1 in r, 0.5 in r"},
         {"model = m 'l', " TRAIN, MPT_INVALID, "cannot be compared with"},
@@ -228,7 +230,8 @@ static void test_programs_when_compared_then_only_precision_may_differ(void **s)
         mpt_str_init(&notes, a.ctx);
         mpt_status status = mpt_program_comparable(a.program, b.program, keep, &notes);
         const char *said = status == MPT_OK ? notes.data : mpt_ctx_error(a.ctx)->message;
-        if (status != cases[i].status || (cases[i].part ? !strstr(said, cases[i].part) : !!said))
+        if (status != cases[i].status ||
+            (cases[i].part ? !strstr(said, cases[i].part) : !!said))
             fail_msg("%zu: %s, %s", i, mpt_status_name(status), said ? said : "nothing");
         mpt_str_deinit(&notes);
         close_lifted(&a);

@@ -14,8 +14,8 @@ extern "C" {
 
 typedef struct mpt_comparison mpt_comparison;
 
-/* A run folder and its place. Runs with the same `seed` saw the same data in the same order from
- * the same weights: each is held against that of recipe 0, the base. */
+/* A run folder and its place. Runs with the same `seed` saw the same data in the same order
+ * from the same weights: each is held against that of recipe 0, the base. */
 typedef struct mpt_compare_run {
     const char *folder;
     const char *name; /* of its recipe in tables; NULL: as its plan says */
@@ -33,9 +33,10 @@ typedef struct mpt_compare_options {
 #define MPT_COMPARE_OPTIONS_INIT                                                               \
     ((mpt_compare_options){.size = sizeof(mpt_compare_options), .within = -1})
 
-/* Reads the runs and compares them. A run that is not whole takes part as far as it got, without
- * a final loss. MPT_DATA: a file is no metrics or no plan, or two runs trained different models
- * or saw different numbers of tokens at the same step; MPT_NOT_FOUND: a folder lacks a file. */
+/* Reads the runs and compares them. A run that is not whole takes part as far as it got,
+ * without a final loss. MPT_DATA: a file is no metrics or no plan, or two runs trained
+ * different models or saw different numbers of tokens at the same step; MPT_NOT_FOUND: a folder
+ * lacks a file. */
 MPT_API MPT_CHECKED mpt_status mpt_comparison_create(mpt_ctx *ctx, const mpt_compare_run *runs,
                                                      int n_runs,
                                                      const mpt_compare_options *options,

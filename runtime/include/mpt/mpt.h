@@ -128,6 +128,8 @@ MPT_API MPT_CHECKED mpt_status mpt_recipe_create(mpt_ctx *ctx, const char *name,
 /* Any field by its path, in the words of a recipe: ("train.lr", "wsd"), then ("train.lr.peak",
  * "3e-3"), ("precision.base", "bf16"), ("data", "text"), ("data.path", "corpus.txt"),
  * ("train.eval.use", "bf16"). Setting train.steps drops train.tokens and the other way round.
+ * ("precision.lift", "h.0.mlp.c_fc wgrad") keeps what it names in BF16, over all rules and
+ * phases.
  * ("precision", "nvfp4") takes a whole preset, in place of what was said of precision before,
  * rules of phases excepted. */
 MPT_API MPT_CHECKED mpt_status mpt_recipe_set(mpt_recipe *recipe, const char *path,
