@@ -27,6 +27,12 @@ struct mpt_quantize_counts; /* kernels/quantize.h */
 struct mpt_comm;            /* comm/comm.h */
 
 /* What changes from step to step, set by the trainer. */
+/* How often the steps of a program ran, summed up by what they are. */
+typedef struct mpt_run_tally {
+    const int32_t *of_step; /* one a step: its place in `runs`, or -1: not counted */
+    int64_t *runs;
+} mpt_run_tally;
+
 typedef struct mpt_run_env {
     uint64_t seed;
     uint32_t step;        /* attempted step, from 0: keys the stochastic streams */
@@ -41,6 +47,7 @@ typedef struct mpt_run_env {
     const struct mpt_comm *comm; /* to the other ranks; NULL: there are none */
     /* One for each of the graph's operands, added to; NULL: nothing is counted. */
     struct mpt_quantize_counts *counts;
+    const mpt_run_tally *tally; /* the executor adds each step that ran; NULL: it does not */
 } mpt_run_env;
 
 typedef struct mpt_kernel_args {

@@ -70,7 +70,7 @@ static bool make_next(mpt_folder *folder, const char *name) {
     return false;
 }
 
-mpt_exit mpt_folder_create(mpt_folder *folder, const char *out, const char *recipe_name) {
+mpt_exit mpt_folder_make(mpt_folder *folder, const char *out, const char *name) {
     *folder = (mpt_folder){.metrics = NULL};
     if (out && strlen(out) >= sizeof folder->path - 32) {
         errno = ENAMETOOLONG;
@@ -80,9 +80,16 @@ mpt_exit mpt_folder_create(mpt_folder *folder, const char *out, const char *reci
         snprintf(folder->path, sizeof folder->path, "%s", out);
         if (!make_folders(out) && errno != EEXIST)
             return mpt_folder_fault("cannot make the run folder", out);
-    } else if (!make_next(folder, recipe_name)) {
+    } else if (!make_next(folder, name)) {
         return mpt_folder_fault("cannot make the run folder", folder->path);
     }
+    return MPT_EXIT_DONE;
+}
+
+mpt_exit mpt_folder_create(mpt_folder *folder, const char *out, const char *recipe_name) {
+    mpt_exit made = mpt_folder_make(folder, out, recipe_name);
+    if (made != MPT_EXIT_DONE)
+        return made;
     mpt_exit opened = mpt_folder_open(folder, "metrics.jsonl", &folder->metrics);
     if (opened == MPT_EXIT_DONE && !mpt_folder_lock(folder))
         opened = MPT_EXIT_WRONG;

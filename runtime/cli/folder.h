@@ -38,6 +38,9 @@ typedef struct mpt_folder {
  * MPT_EXIT_USAGE, with the reason on stderr. */
 mpt_exit mpt_folder_check(const char *out);
 
+/* Makes a folder for several runs: `out`, or where that is NULL the next free runs/NAME-N. */
+mpt_exit mpt_folder_make(mpt_folder *folder, const char *out, const char *name);
+
 /* Makes the folder: `out`, or where that is NULL the next free runs/NAME-N; opens its files. */
 mpt_exit mpt_folder_create(mpt_folder *folder, const char *out, const char *recipe_name);
 

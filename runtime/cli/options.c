@@ -363,7 +363,8 @@ static mpt_exit check_cuda(const mpt_options *options) {
     bool plans = options->command == MPT_COMMAND_PLAN || options->command == MPT_COMMAND_CHECK;
     if (options->command == MPT_COMMAND_RUN || options->command == MPT_COMMAND_QUANTIZE ||
         options->command == MPT_COMMAND_BENCH || options->command == MPT_COMMAND_EXPORT ||
-        options->command == MPT_COMMAND_EVAL || options->command == MPT_COMMAND_SAMPLE) {
+        options->command == MPT_COMMAND_EVAL || options->command == MPT_COMMAND_SAMPLE ||
+        options->command == MPT_COMMAND_COMPARE || options->command == MPT_COMMAND_SWEEP) {
         fprintf(stderr, "mptrun: --device cuda: this build computes on ref and cpu only; plan "
                         "and check take it, as --target sm100\n");
         return MPT_EXIT_MACHINE;
@@ -447,6 +448,21 @@ static mpt_exit check_eval(const mpt_options *o) {
     return MPT_EXIT_USAGE;
 }
 
+/* A sweep of nothing in particular, and no room for what each run sets besides. */
+static mpt_exit check_trains(const mpt_options *o) {
+    if (o->command == MPT_COMMAND_SWEEP && !o->each_layer && !o->each_gemm &&
+        !o->each_operand) {
+        fprintf(stderr, "mptrun: sweep over what? --each-layer, --each-gemm or --each-operand; "
+                        "see mptrun help sweep\n");
+        return MPT_EXIT_USAGE;
+    }
+    if (o->n_sets + 2 <= MPT_CLI_SETS)
+        return MPT_EXIT_DONE;
+    fprintf(stderr, "mptrun: %s takes at most %d --set\n", mpt_command_rows[o->command].name,
+            MPT_CLI_SETS - 2);
+    return MPT_EXIT_USAGE;
+}
+
 /* Options that make no sense together, or that a command cannot do without. */
 static mpt_exit check_together(const mpt_options *options) {
     if (options->dump && options->until &&
@@ -464,6 +480,10 @@ static mpt_exit check_together(const mpt_options *options) {
                 options->words[0]);
         return MPT_EXIT_USAGE;
     }
+    bool trains =
+        options->command == MPT_COMMAND_COMPARE || options->command == MPT_COMMAND_SWEEP;
+    if (trains && check_trains(options) != MPT_EXIT_DONE)
+        return MPT_EXIT_USAGE;
     if (options->command == MPT_COMMAND_EVAL && check_eval(options) != MPT_EXIT_DONE)
         return MPT_EXIT_USAGE;
     if (check_data(options) != MPT_EXIT_DONE)

@@ -143,7 +143,7 @@ static mpt_status train(mpt_training *r) {
             break;
         status = one_step(r);
     }
-    mpt_signals_training(r->signals, false);
+    mpt_signals_training(r->signals, r->part);
     mpt_progress_end(r->progress);
     return status;
 }
@@ -187,20 +187,28 @@ static void print_loss(const mpt_training *r, double loss) {
     printf("\n");
 }
 
+/* Where results go: of one run of several, stdout is kept for what comes of all of them. */
+static FILE *results(const mpt_training *r) {
+    return r->part ? stderr : stdout;
+}
+
 /* What the watch has seen; nothing where all was well. */
 static void print_watch(const mpt_training *r) {
+    FILE *out = results(r);
     mpt_watch_view w;
     if (!mpt_trainer_watch(r->trainer, &w) || w.skipped + w.spikes + w.near_end == 0)
         return;
-    printf("watch: %lld skipped, %lld spike%s (%lld left out, %lld rollback%s)",
-           (long long)w.skipped, (long long)w.spikes, w.spikes == 1 ? "" : "s",
-           (long long)w.left_out, (long long)w.rollbacks, w.rollbacks == 1 ? "" : "s");
+    fprintf(out, "watch: %lld skipped, %lld spike%s (%lld left out, %lld rollback%s)",
+            (long long)w.skipped, (long long)w.spikes, w.spikes == 1 ? "" : "s",
+            (long long)w.left_out, (long long)w.rollbacks, w.rollbacks == 1 ? "" : "s");
     if (w.near_end > 0)
-        printf(", %lld steps near the end of FP16", (long long)w.near_end);
-    printf("\n");
+        fprintf(out, ", %lld steps near the end of FP16", (long long)w.near_end);
+    fprintf(out, "\n");
 }
 
 static void print_result(const mpt_training *r, double seconds, double loss) {
+    if (r->part)
+        return;
     printf("%s: %s %s, %lld of %lld steps, %.0f tokens, %.1f s of training\n", r->info.recipe,
            r->info.model, r->info.size_name, (long long)steps_done(r), (long long)r->info.steps,
            r->last.tokens, seconds);
@@ -269,12 +277,13 @@ static void give_up(mpt_training *r, const char *checkpoints) {
         return;
     mpt_status found = mpt_checkpoint_find(r->ctx, checkpoints, &good);
     if (found == MPT_OK) {
-        printf("the last good checkpoint is %s\n", good.path);
+        fprintf(results(r), "the last good checkpoint is %s\n", good.path);
         return;
     }
     mpt_status saved = save_now(r);
     if (saved == MPT_OK)
-        printf("weights in %s/step-%lld\n", checkpoints, (long long)r->last.step + 1);
+        fprintf(results(r), "weights in %s/step-%lld\n", checkpoints,
+                (long long)r->last.step + 1);
     else
         (void)mpt_cli_fail(r->ctx, saved);
 }

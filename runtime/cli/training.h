@@ -19,6 +19,7 @@ typedef struct mpt_training {
     mpt_progress *progress;
     mpt_signals *signals; /* begun */
     bool one_step;
+    bool part; /* one of several runs: nothing goes to stdout, and signals stay watched */
 
     mpt_trainer *trainer;
     mpt_events *events;

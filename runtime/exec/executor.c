@@ -139,6 +139,8 @@ static void run_step(const mpt_executor *executor, int step, const mpt_run_env *
     char *scratch = s->scratch_bytes ? executor->block + program->scratch_offset : NULL;
     s->kernel->run(&(mpt_kernel_args){node, in, out, scratch, env});
     round_outputs(node, out);
+    if (env->tally && env->tally->of_step[step] >= 0)
+        env->tally->runs[env->tally->of_step[step]]++;
 }
 
 static void run_steps(const mpt_executor *executor, int from, int to, const mpt_run_env *env) {

@@ -84,7 +84,7 @@ static bool same_schedules(const mpt_program *a, const mpt_program *b) {
     return same;
 }
 
-static mpt_status collect(mpt_diff *diff) {
+mpt_status mpt_diff_collect(mpt_diff *diff) {
     const mpt_program *a = diff->side[0], *b = diff->side[1];
     diff->same_layers = same_layers(a->phases[0]->graph, b->phases[0]->graph);
     diff->same_schedules = same_schedules(a, b);
@@ -105,7 +105,7 @@ mpt_status mpt_program_diff(const mpt_program *a, const mpt_program *b,
     mpt_arena_init(&arena, a->ctx);
     mpt_str_init(&text, a->ctx);
     mpt_diff diff = {.ctx = a->ctx, .arena = &arena, .side = {a, b}, .color = o.color};
-    mpt_status status = collect(&diff);
+    mpt_status status = mpt_diff_collect(&diff);
     if (status == MPT_OK && o.json)
         status = mpt_diff_json(&diff, &text);
     else if (status == MPT_OK)

@@ -59,6 +59,9 @@ typedef struct mpt_diff {
     bool color;
 } mpt_diff;
 
+/* Fills it; ctx, arena and the sides are given. */
+mpt_status mpt_diff_collect(mpt_diff *diff);
+
 /* Whether anything is told. */
 bool mpt_diff_is_empty(const mpt_diff *diff);
 

@@ -90,8 +90,19 @@ static void check_shadowed(checker *c, mpt_cascade_rule rule) {
             path);
 }
 
+/* Rules that a lift overrules are no slip: that is what it was asked for. */
+static void check_lifts(checker *c) {
+    for (int i = 0; i < c->recipe->n_lifts; i++)
+        if (!c->recipe->lifts[i].decides)
+            mpt_checker_warn(c, MPT_WARNING_NO_EFFECT, c->recipe->lifts[i].where,
+                             "precision.lift: nothing that it names is quantized");
+}
+
 static void check_all_shadowed(checker *c) {
     mpt_recipe *r = c->recipe;
+    check_lifts(c);
+    if (r->n_lifts > 0)
+        return;
     for (int i = 0; i < r->n_rules; i++)
         check_shadowed(c, (mpt_cascade_rule){&r->rules[i], -1, i});
     for (int p = 0; p < r->n_phases; p++)

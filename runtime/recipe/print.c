@@ -66,6 +66,16 @@ static void print_rule(const mpt_cascade_rule *cascade_rule, mpt_str *out) {
     print_sums(&rule->use, path, out);
 }
 
+static void print_lift(const mpt_rule *lift, mpt_str *out) {
+    mpt_str_printf(out, "precision.lift =");
+    for (int i = 0; i < lift->n_selectors; i++)
+        mpt_str_printf(out, " %s", lift->selectors[i]);
+    for (int s = 0; s < MPT_SLOT_COUNT; s++)
+        if (lift->lift >> s & 1)
+            mpt_str_printf(out, " %s", mpt_slot_name((mpt_slot)s));
+    mpt_str_printf(out, "\n");
+}
+
 /* ---- fields ---- */
 
 static void print_span(const mpt_span *span, mpt_str *out) {
@@ -281,6 +291,8 @@ void mpt_recipe_canonical(const mpt_recipe *recipe, mpt_str *out) {
         print_rule(&(mpt_cascade_rule){&recipe->rules[i], -1, i}, out);
     for (int i = 0; i < recipe->n_phases; i++)
         print_phase(recipe, i, out);
+    for (int i = 0; i < recipe->n_lifts; i++)
+        print_lift(&recipe->lifts[i], out);
     for (int proxy = 0; proxy <= recipe->proxy.present; proxy++) {
         mpt_train train = mpt_recipe_train(recipe, proxy);
         if (train.epochs > 0) /* how many steps they are is up to the data */

@@ -65,7 +65,8 @@ typedef struct mpt_rule {
     uint32_t gemms; /* bit per mpt_gemm; 0 means all three */
     int predicate;  /* -1, or the number to hand to mpt_source.where */
     mpt_use use;
-    bool decides; /* after resolving: it decided a field of some layer */
+    uint32_t lift; /* bit per mpt_slot that it takes to BF16; 0: a rule, and no lift */
+    bool decides;  /* after resolving: it decided a field of some layer */
 } mpt_rule;
 
 /* Which steps a phase's start counts: all of them, or those that changed the weights. */
@@ -351,6 +352,8 @@ struct mpt_recipe {
     uint64_t precision_set, state_set; /* bit i: field i of that record was said */
     int n_rules, cap_rules;
     mpt_rule *rules;
+    int n_lifts, cap_lifts;
+    mpt_rule *lifts; /* behind the rules of all phases */
     int n_phases, cap_phases;
     mpt_phase *phases; /* n_phases >= 1 once frozen: a recipe without phases has one, "main" */
     mpt_loss_scale loss_scale;

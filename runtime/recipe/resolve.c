@@ -3,7 +3,7 @@
  * First every rule is matched against the whole model (select.c), so that errors come in the
  * order of the rules; then each layer takes the rules that speak of it, field by field, and the
  * result is checked: from here on a policy holds only what the kernels can do. */
-#include "recipe/resolve.h"
+#include "recipe/lift.h"
 #include "recipe/schema_store.h"
 #include "recipe/use.h"
 
@@ -100,6 +100,10 @@ static void apply_sum(layer_state *s, int gemm, const mpt_use *use, int rule) {
 
 static void apply(const cascade *c, layer_state *s, int index) {
     const mpt_rule *rule = c->rules[index].rule;
+    if (rule->lift) {
+        mpt_lift_apply(rule, index, s);
+        return;
+    }
     if (!mpt_layer_has_gemms(s->layer->kind)) {
         s->compute = rule->use.slot[0].q.format;
         s->compute_decider = index;
@@ -128,9 +132,9 @@ static void apply(const cascade *c, layer_state *s, int index) {
 /* Whether a layer can take what a rule says: products take all, other layers a compute format
  * that is named alone. */
 static bool takes(const mpt_layer *layer, const mpt_rule *rule) {
-    return mpt_layer_has_gemms(layer->kind) ||
-           (rule->use.bare && !rule->gemms && is_compute_format(rule->use.slot[0].q.format) &&
-            mpt_quantizer_is_cast(&rule->use.slot[0].q));
+    return mpt_layer_has_gemms(layer->kind) || (!rule->lift && rule->use.bare && !rule->gemms &&
+                                                is_compute_format(rule->use.slot[0].q.format) &&
+                                                mpt_quantizer_is_cast(&rule->use.slot[0].q));
 }
 
 /* A glob may catch norms beside the linear layers it is meant for; those are left out. A rule

@@ -9,7 +9,9 @@
 #include <string.h>
 
 void mpt_rule_path(const mpt_cascade_rule *rule, char out[MPT_RULE_PATH]) {
-    if (rule->phase < 0 && rule->index < 0)
+    if (rule->rule->lift)
+        snprintf(out, MPT_RULE_PATH, "precision.lift");
+    else if (rule->phase < 0 && rule->index < 0)
         snprintf(out, MPT_RULE_PATH, "train.eval");
     else if (rule->phase < 0)
         snprintf(out, MPT_RULE_PATH, "precision.rules[%d]", rule->index + 1);
@@ -28,13 +30,15 @@ mpt_cascade_rule *mpt_cascade_list(mpt_recipe *recipe, int phase, mpt_arena *are
                                    int *out_n) {
     mpt_phase *p = phase < recipe->n_phases ? &recipe->phases[phase] : NULL;
     int n = recipe->n_rules, n_phase = p ? p->n_rules : 0;
-    mpt_cascade_rule *list =
-        mpt_arena_alloc(arena, mpt_size_mul(sizeof *list, (size_t)(n + n_phase + 1)));
+    size_t most = (size_t)n + (size_t)n_phase + (size_t)recipe->n_lifts + 1;
+    mpt_cascade_rule *list = mpt_arena_alloc(arena, mpt_size_mul(sizeof *list, most));
     for (int i = 0; list && i < n; i++)
         list[i] = (mpt_cascade_rule){&recipe->rules[i], -1, i};
     for (int i = 0; list && i < n_phase; i++)
         list[n + i] = mpt_phase_rule(recipe, phase, i);
-    *out_n = n + n_phase;
+    for (int i = 0; list && i < recipe->n_lifts; i++)
+        list[n + n_phase + i] = (mpt_cascade_rule){&recipe->lifts[i], -1, -2};
+    *out_n = n + n_phase + recipe->n_lifts;
     return list;
 }
 

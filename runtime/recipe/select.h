@@ -12,7 +12,7 @@
 typedef struct mpt_cascade_rule {
     mpt_rule *rule;
     int phase; /* -1: the recipe's own */
-    int index; /* from 0 in its list; -1: a phase's, or the evaluation's, `use` */
+    int index; /* from 0 in its list; -1: a phase's, or the evaluation's, `use`; -2: a lift */
 } mpt_cascade_rule;
 
 /* Rule `i` of those that a phase holds, whose `use` is none of its rules by number. */
@@ -21,8 +21,8 @@ mpt_cascade_rule mpt_phase_rule(const mpt_recipe *recipe, int phase, int i);
 enum { MPT_RULE_PATH = 64 };
 void mpt_rule_path(const mpt_cascade_rule *rule, char out[MPT_RULE_PATH]);
 
-/* The recipe's rules and then the phase's, in order, with room for one more. NULL when out of
- * memory. */
+/* The recipe's rules, then the phase's, then the lifts, in order, with room for one more. NULL
+ * when out of memory. */
 mpt_cascade_rule *mpt_cascade_list(mpt_recipe *recipe, int phase, mpt_arena *arena, int *out_n);
 
 /* The model a cascade is applied to. */

@@ -2,6 +2,7 @@
  *
  * A value set this way counts for the full model and for the proxy alike, so an override that
  * the recipe made for the proxy gives way to it. */
+#include "recipe/lift.h"
 #include "recipe/presets.h"
 #include "recipe/schema_store.h"
 #include "recipe/use.h"
@@ -240,6 +241,8 @@ mpt_status mpt_recipe_set_at(mpt_recipe *recipe, const char *path, const char *v
         mpt_hint(recipe->ctx, "set it before, or load the recipe again");
         return status;
     }
+    if (strcmp(path, "precision.lift") == 0)
+        return mpt_recipe_append_lift(recipe, value, where);
     if (strcmp(path, "precision") == 0)
         return mpt_recipe_use_preset(recipe, value, where);
     if (strcmp(setting.path, "train.eval.use") == 0 ||

@@ -161,18 +161,44 @@ void mpt_page_begin_table(mpt_page *page, const char *title, const mpt_page_colu
     put(page, "</tr></thead>\n<tbody>\n");
 }
 
-void mpt_page_cell(mpt_page *page, const char *fmt, ...) {
-    va_list args;
+static void begin_cell(mpt_page *page) {
     put(page, page->column == 0 ? "<tr>" : "");
     put(page, page->numbers[page->column] ? "<td class=\"number\">" : "<td>");
-    va_start(args, fmt);
-    put_formatted(page, fmt, args);
-    va_end(args);
+}
+
+static void end_cell(mpt_page *page) {
     put(page, "</td>");
     if (++page->column < page->n_columns)
         return;
     page->column = 0;
     put(page, "</tr>\n");
+}
+
+void mpt_page_cell(mpt_page *page, const char *fmt, ...) {
+    va_list args;
+    begin_cell(page);
+    va_start(args, fmt);
+    put_formatted(page, fmt, args);
+    va_end(args);
+    end_cell(page);
+}
+
+/* "./" in front, so that no name of a folder reads as a scheme; of the rest all is escaped that
+ * is no plain character of a path. */
+void mpt_page_cell_link(mpt_page *page, const char *path, const char *text) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "-_./";
+    begin_cell(page);
+    put(page, "<a href=\"./");
+    for (; *path; path++)
+        if (strchr(plain, *path))
+            mpt_str_append(&page->html, path, 1);
+        else
+            mpt_str_printf(&page->html, "%%%02X", (unsigned)(unsigned char)*path);
+    put(page, "\">");
+    put_escaped(page, text);
+    put(page, "</a>");
+    end_cell(page);
 }
 
 void mpt_page_end_table(mpt_page *page) {

@@ -55,6 +55,8 @@ typedef struct mpt_page_column {
 void mpt_page_begin_table(mpt_page *page, const char *title, const mpt_page_column *columns,
                           int n_columns);
 void mpt_page_cell(mpt_page *page, const char *fmt, ...) MPT_PRINTF(2, 3);
+/* A cell that leads to a file, by its path relative to the page. */
+void mpt_page_cell_link(mpt_page *page, const char *path, const char *text);
 void mpt_page_end_table(mpt_page *page);
 
 /* A long text as it is, folded away under its heading. */

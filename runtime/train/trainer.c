@@ -19,6 +19,7 @@ void mpt_trainer_destroy(mpt_trainer *trainer) {
         mpt_executor_destroy(trainer->executors[i]);
     mpt_state_destroy(trainer->state);
     mpt_faults_free(&trainer->faults);
+    mpt_gemms_free(&trainer->gemms);
     mpt_free(trainer->ctx, trainer->counts);
     mpt_free(trainer->ctx, trainer->executors);
     mpt_free(trainer->ctx, trainer->tokens);
@@ -104,6 +105,7 @@ static mpt_status create_parts(mpt_trainer *trainer) {
     MPT_TRY(create_counts(trainer));
     mpt_watch_begin(&train->watch.spike, &trainer->watch);
     mpt_watch_scale(&trainer->watch, 0, trainer->scaler.loss_scale);
+    MPT_TRY(mpt_gemms_find(&trainer->gemms, program));
     MPT_TRY(mpt_state_create(phases_of(program), &trainer->state));
     mpt_state_initialize(trainer->state, graph, train->seed, program->n_threads);
     return create_executors(trainer);
@@ -210,6 +212,7 @@ mpt_status mpt_trainer_finish(mpt_trainer *trainer) {
     bool untrained = trainer->attempted > 0 && trainer->applied == 0;
     if (untrained || has_diverged(trainer))
         MPT_TRY(mpt_trainer_diagnose_end(trainer));
+    MPT_TRY(mpt_trainer_write_gemms(trainer));
     mpt_metrics_begin(&line, "done");
     mpt_metrics_integer(&line, "step", trainer->attempted);
     mpt_metrics_integer(&line, "tokens", (int64_t)trainer->tokens_seen);

@@ -10,6 +10,7 @@
 #include "kernels/quantize.h"
 #include "runtime/pipeline.h"
 #include "train/diagnosis.h"
+#include "train/gemms.h"
 #include "train/inject.h"
 #include "train/loss_scale.h"
 #include "train/metrics.h"
@@ -37,6 +38,7 @@ struct mpt_trainer {
     int phase;                 /* the current one */
     int announced;             /* the last phase that the metrics name; -1 at first */
     int32_t *tokens, *targets; /* [batch, sequence] of the step */
+    mpt_gemms gemms;           /* that ran in the steps so far */
     /* Three counters. Data: batches taken from the recipe's source. Attempted: all steps;
      * phases and stochastic streams go by it. Applied: steps that changed weights; the learning
      * rate and Adam's bias correction go by it. */
@@ -105,6 +107,9 @@ mpt_status mpt_trainer_give_up(mpt_trainer *trainer, const mpt_step_result *r,
 /* The same at the end of a run, from what is known of the last skipped step; the error is the
  * caller's. */
 mpt_status mpt_trainer_diagnose_end(mpt_trainer *trainer);
+/* Which GEMMs ran so far, a line of the metrics for each kind: at the end of a run, whatever
+ * ended it. */
+mpt_status mpt_trainer_write_gemms(const mpt_trainer *trainer);
 
 /* Says which faults the step to come gets, in the log and in the metrics. */
 mpt_status mpt_trainer_announce_faults(const mpt_trainer *trainer);

@@ -326,6 +326,7 @@ mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out) {
         *out = r;
         return status;
     }
+    env.tally = mpt_gemms_tally(&trainer->gemms, trainer->phase);
     MPT_TRY(mpt_trainer_announce_faults(trainer));
     mpt_faults_weights(&trainer->faults, r.step, trainer->state);
     mpt_trainer_start_range(trainer);

@@ -118,6 +118,7 @@ static void wrong_accessors(objects *o) {
     assert_false(mpt_trainer_operand(NULL, 0, &operand));
     assert_false(mpt_trainer_operand(o->trainer, 0, NULL));
     assert_false(mpt_trainer_operand(o->trainer, -1, &operand));
+    assert_false(mpt_trainer_gemm(NULL, 0, NULL) || mpt_trainer_gemm(o->trainer, 0, NULL));
     mpt_trainer_count_next(NULL);
     assert_false(mpt_trainer_gradient(NULL, 0, &param));
     assert_false(mpt_trainer_gradient(o->trainer, 0, &param)); /* no forward was run */
@@ -460,7 +461,7 @@ static const row rows[] = {
     {"mpt_ctx_error mpt_ctx_memory mpt_status_name mpt_status_text mpt_version mpt_nearest "
      "mpt_recipe_name mpt_recipe_source mpt_recipe_get_file mpt_program_get_info "
      "mpt_program_warning mpt_stage_name mpt_trainer_done mpt_trainer_param mpt_trainer_scale "
-     "mpt_trainer_count_next mpt_trainer_operand mpt_trainer_gradient",
+     "mpt_trainer_count_next mpt_trainer_operand mpt_trainer_gradient mpt_trainer_gemm",
      wrong_accessors},
     {"mpt_recipe_load_file", wrong_load_file},
     {"mpt_recipe_load_string", wrong_load_string},

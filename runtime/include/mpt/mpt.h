@@ -128,7 +128,8 @@ MPT_API MPT_CHECKED mpt_status mpt_recipe_create(mpt_ctx *ctx, const char *name,
 /* Any field by its path, in the words of a recipe: ("train.lr", "wsd"), then ("train.lr.peak",
  * "3e-3"), ("precision.base", "bf16"), ("data", "text"), ("data.path", "corpus.txt"),
  * ("train.eval.use", "bf16"). Setting one of train.steps, train.tokens and train.epochs drops
- * the others.
+ * the others. ("precision.lift", "h.0.mlp.c_fc wgrad") keeps what it names in BF16, over all
+ * rules and phases.
  * ("precision", "nvfp4") takes a whole preset, in place of what was said of precision before,
  * rules of phases excepted. */
 MPT_API MPT_CHECKED mpt_status mpt_recipe_set(mpt_recipe *recipe, const char *path,
@@ -478,6 +479,17 @@ typedef struct mpt_operand_view {
 } mpt_operand_view;
 MPT_API void mpt_trainer_count_next(mpt_trainer *trainer);
 MPT_API bool mpt_trainer_operand(const mpt_trainer *trainer, int index, mpt_operand_view *out);
+
+/* GEMMs of linear layers that ran in the training steps so far, as the executor counted them,
+ * by product and by the formats of the operands that they read; those of all phases. By index;
+ * false past the end. */
+typedef struct mpt_gemm_view {
+    const char *gemm;  /* "fprop", "dgrad" or "wgrad" */
+    const char *a, *b; /* its operands, as recipes call their formats: "nvfp4", "bf16" */
+    bool quantized;    /* one of them came out of a quantizer */
+    uint64_t runs;
+} mpt_gemm_view;
+MPT_API bool mpt_trainer_gemm(const mpt_trainer *trainer, int index, mpt_gemm_view *out);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,207 @@
+/* Runs in turn and their comparison. See runs.h. */
+#include "cli/runs.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/run.h"
+#include "cli/training.h"
+
+/* ---- members ---- */
+
+bool mpt_runs_begin(mpt_runs *runs, int most_members) {
+    size_t n_all = (size_t)most_members * (size_t)runs->n_seeds;
+    runs->members = calloc((size_t)most_members, sizeof *runs->members);
+    runs->done = calloc(n_all, sizeof *runs->done);
+    mpt_signals_begin(&runs->signals, "step");
+    if (runs->members && runs->done)
+        return true;
+    fprintf(stderr, "mptrun: no memory for %zu runs\n", n_all);
+    return false;
+}
+
+void mpt_runs_end(mpt_runs *runs) {
+    mpt_signals_end(&runs->signals);
+    for (int i = 0; i < runs->n_done; i++)
+        free((void *)(uintptr_t)runs->done[i].folder);
+    free(runs->done);
+    free(runs->members);
+}
+
+static bool is_taken(const mpt_runs *runs, const char *name) {
+    for (int i = 0; i < runs->n; i++)
+        if (strcmp(runs->members[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* The name is that of a folder, too. */
+void mpt_runs_add(mpt_runs *runs, const char *path, const char *lift, const char *name) {
+    mpt_member *member = &runs->members[runs->n];
+    char plain[MPT_RUNS_NAME - 16];
+    snprintf(plain, sizeof plain, "%s", *name ? name : "recipe");
+    for (char *c = plain; *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
+            *c = '_';
+    plain[0] = plain[0] == '.' ? '_' : plain[0]; /* neither hidden nor above */
+    member->path = path;
+    member->lift = lift;
+    snprintf(member->name, sizeof member->name, "%s", plain);
+    for (int i = 2; is_taken(runs, member->name); i++)
+        snprintf(member->name, sizeof member->name, "%s-%d", plain, i);
+    runs->n++;
+}
+
+/* The command line of one run: what was given, then the lift, then its seed. */
+static void set_options(const mpt_runs *runs, const mpt_member *member, const char *seed,
+                        mpt_options *out) {
+    *out = *runs->options;
+    if (member->lift)
+        out->sets[out->n_sets++] = (mpt_set){"precision.lift", member->lift};
+    if (seed)
+        out->sets[out->n_sets++] = (mpt_set){"train.seed", seed};
+}
+
+static mpt_status compile(const mpt_runs *runs, const mpt_member *member,
+                          const mpt_options *options, mpt_recipe **out_recipe,
+                          mpt_program **out_program) {
+    *out_recipe = NULL;
+    *out_program = NULL;
+    mpt_status status = mpt_cli_load(runs->ctx, options, member->path, out_recipe);
+    return status == MPT_OK ? mpt_cli_compile(*out_recipe, options, MPT_MODEL_AUTO, out_program)
+                            : status;
+}
+
+mpt_status mpt_runs_compile(const mpt_runs *runs, const mpt_member *member,
+                            mpt_recipe **out_recipe, mpt_program **out_program) {
+    mpt_options options;
+    set_options(runs, member, NULL, &options);
+    return compile(runs, member, &options, out_recipe, out_program);
+}
+
+/* ---- training ---- */
+
+/* The folder of the run, which stays in the list of those done. */
+static char *note_run(mpt_runs *runs, int member, uint64_t seed) {
+    size_t size = MPT_FOLDER_PATH + MPT_RUNS_NAME + 32;
+    char *folder = malloc(size);
+    if (!folder) {
+        fprintf(stderr, "mptrun: no memory for the name of a folder\n");
+        return NULL;
+    }
+    snprintf(folder, size, "%s/%s/seed-%llu", runs->folder.path, runs->members[member].name,
+             (unsigned long long)seed);
+    runs->done[runs->n_done++] = (mpt_compare_run){
+        .folder = folder, .name = runs->members[member].name, .recipe = member, .seed = seed};
+    return folder;
+}
+
+/* A run that ended before its first line takes part in nothing. */
+static void forget_run(mpt_runs *runs, char *folder) {
+    free(folder);
+    runs->n_done--;
+}
+
+static mpt_exit train(mpt_runs *runs, const mpt_member *member, mpt_options *options,
+                      int64_t *out_steps) {
+    mpt_training run = {.ctx = runs->ctx,
+                        .options = options,
+                        .progress = runs->progress,
+                        .signals = &runs->signals,
+                        .part = true};
+    mpt_exit result;
+    mpt_status status = compile(runs, member, options, &run.recipe, &run.program);
+    if (status == MPT_OK) {
+        run.info = mpt_program_get_info(run.program);
+        result = mpt_training_run(&run);
+    } else {
+        result = mpt_cli_fail(runs->ctx, status);
+    }
+    runs->interrupted = run.stopped_by != 0;
+    *out_steps = run.n_done;
+    mpt_exit closed = mpt_training_end(&run);
+    mpt_program_destroy(run.program);
+    mpt_recipe_destroy(run.recipe);
+    return result != MPT_EXIT_DONE ? result : closed;
+}
+
+mpt_exit mpt_runs_train(mpt_runs *runs, int index, uint64_t seed) {
+    const mpt_member *member = &runs->members[index];
+    mpt_options options;
+    char seed_text[32];
+    int64_t n_steps = 0;
+    double began = mpt_cli_seconds();
+    snprintf(seed_text, sizeof seed_text, "%llu", (unsigned long long)seed);
+    set_options(runs, member, seed_text, &options);
+    char *folder = note_run(runs, index, seed);
+    if (!folder)
+        return MPT_EXIT_MACHINE;
+    options.out = folder;
+    if (!runs->options->quiet)
+        mpt_progress_note(runs->progress, "run %d of %d: %s, seed %s", runs->n_done,
+                          runs->n_all, member->name, seed_text);
+    mpt_exit result = train(runs, member, &options, &n_steps);
+    runs->seconds += mpt_cli_seconds() - began;
+    if (n_steps == 0)
+        forget_run(runs, folder);
+    return result == MPT_EXIT_STOPPED && n_steps > 0 ? MPT_EXIT_DONE : result;
+}
+
+/* ---- the result ---- */
+
+static mpt_exit exit_of(const mpt_runs *runs, const mpt_comparison *comparison) {
+    mpt_comparison_row row;
+    bool bound = runs->options->within >= 0;
+    int n = 0;
+    for (int i = 0; mpt_comparison_get(comparison, i, &row); i++) {
+        if (row.outcome == MPT_COMPARE_BROKE || row.outcome == MPT_COMPARE_BEYOND ||
+            (bound && row.outcome == MPT_COMPARE_UNFINISHED))
+            return MPT_EXIT_STOPPED;
+        n++;
+    }
+    return bound && n < runs->n ? MPT_EXIT_STOPPED : MPT_EXIT_DONE;
+}
+
+/* Members that have no run yet are left out; of a sweep the last one is all in BF16. */
+static bool number_recipes(mpt_runs *runs, bool sweep) {
+    int next = 0;
+    bool last = false;
+    for (int m = 0; m < runs->n; m++) {
+        bool any = false;
+        for (int i = 0; i < runs->n_done; i++)
+            if (runs->done[i].name == runs->members[m].name) {
+                runs->done[i].recipe = next;
+                any = true;
+            }
+        next += any;
+        last = any;
+    }
+    return next > 0 && (!sweep || last);
+}
+
+mpt_exit mpt_runs_tell(mpt_runs *runs, bool sweep) {
+    mpt_compare_options options = MPT_COMPARE_OPTIONS_INIT;
+    mpt_comparison *comparison = NULL;
+    char page[MPT_FOLDER_PATH + 32];
+    options.within = runs->options->within;
+    options.sweep = number_recipes(runs, sweep) && sweep;
+    if (runs->n_done == 0)
+        return MPT_EXIT_DONE;
+    snprintf(page, sizeof page, "%s/compare.html", runs->folder.path);
+    mpt_status status =
+        mpt_comparison_create(runs->ctx, runs->done, runs->n_done, &options, &comparison);
+    if (status == MPT_OK)
+        status = mpt_comparison_print(comparison, runs->options->json, mpt_cli_write, NULL);
+    if (status == MPT_OK)
+        status = mpt_comparison_write_page(comparison, page);
+    if (status == MPT_OK && !runs->options->json)
+        printf("\nreport in %s\n", page);
+    if (runs->interrupted)
+        mpt_progress_note(runs->progress, "mptrun: stopped early, after %d of %d runs",
+                          runs->n_done, runs->n_all);
+    mpt_exit result =
+        status == MPT_OK ? exit_of(runs, comparison) : mpt_cli_fail(runs->ctx, status);
+    mpt_comparison_destroy(comparison);
+    return result;
+}

@@ -1,0 +1,60 @@
+/* Several runs in turn, alike but for what each is to show: what compare and sweep share.
+ *
+ * Each member is a recipe, with more set on top where it is one of a sweep. A run goes into
+ * DIR/NAME/seed-N; what was done stays, whatever ends the command. */
+#ifndef MPT_CLI_RUNS_H
+#define MPT_CLI_RUNS_H
+
+#include "cli/folder.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/signals.h"
+#include "mpt/compare.h"
+
+enum { MPT_RUNS_NAME = 128 };
+
+typedef struct mpt_member {
+    const char *path; /* of its recipe; lent */
+    const char *lift; /* what precision.lift is set to, or NULL; lent */
+    char name[MPT_RUNS_NAME];
+} mpt_member;
+
+typedef struct mpt_runs {
+    mpt_ctx *ctx;
+    const mpt_options *options;
+    mpt_progress *progress;
+    mpt_signals signals;
+    mpt_folder folder; /* of all runs; none of its files is open */
+    int n;             /* members */
+    mpt_member *members;
+    uint64_t seed; /* the first of n_seeds */
+    int n_seeds;
+    int n_done, n_all;     /* runs */
+    mpt_compare_run *done; /* room for n_all */
+    double seconds;        /* of the runs so far */
+    bool interrupted;
+} mpt_runs;
+
+/* Room for members with their runs, and the signals. False where memory ran out, which it says.
+ */
+bool mpt_runs_begin(mpt_runs *runs, int most_members);
+void mpt_runs_end(mpt_runs *runs);
+
+/* Adds a member; its name gets a number where another has it. */
+void mpt_runs_add(mpt_runs *runs, const char *path, const char *lift, const char *name);
+
+/* The recipe of a member, as the command line sets it, and its program. Each is NULL where it
+ * could not be made. */
+mpt_status mpt_runs_compile(const mpt_runs *runs, const mpt_member *member,
+                            mpt_recipe **out_recipe, mpt_program **out_program);
+
+/* Trains a member with one seed. A run that stopped itself is MPT_EXIT_DONE as well: the
+ * comparison tells of it. */
+mpt_exit mpt_runs_train(mpt_runs *runs, int member, uint64_t seed);
+
+/* Compares what was done: verdict and table, or JSON, on stdout, compare.html in the folder.
+ * MPT_EXIT_STOPPED: a recipe is beyond the bound or broke off, or the bound could not be held
+ * against all. */
+mpt_exit mpt_runs_tell(mpt_runs *runs, bool sweep);
+
+#endif

@@ -1,0 +1,82 @@
+/* A comparison as a table on a terminal, at most 100 columns wide where names are not long. */
+#include <math.h>
+
+#include "plan/text.h"
+#include "report/compare.h"
+
+static void cell_number(mpt_table *table, double x, int digits, const char *unit) {
+    if (isnan(x))
+        mpt_table_cell(table, "-");
+    else
+        mpt_table_cell(table, "%.*f%s", digits, x, unit);
+}
+
+static void cell_share(mpt_table *table, uint64_t part, uint64_t whole) {
+    if (whole == 0)
+        mpt_table_cell(table, "-");
+    else
+        mpt_table_cell(table, "%llu, %.1f %%", (unsigned long long)part,
+                       100 * (double)part / (double)whole);
+}
+
+static void cell_difference(mpt_table *table, const mpt_comparison_row *row) {
+    char words[MPT_COMPARE_WORDS];
+    mpt_compare_words(row->relative_difference, (double)NAN, words);
+    if (row->outcome == MPT_COMPARE_BASE)
+        mpt_table_cell(table, "base");
+    else if (row->outcome == MPT_COMPARE_BROKE)
+        mpt_table_cell(table, "broke");
+    else if (isnan(row->relative_difference))
+        mpt_table_cell(table, "-");
+    else
+        mpt_table_cell(table, "%s", words);
+}
+
+static void print_rows(const mpt_comparison *c, mpt_str *out) {
+    mpt_table table;
+    bool sweep = c->options.sweep;
+    mpt_table_init(&table, out->ctx,
+                   sweep
+                       ? "in BF16|>loss|>difference|>noise|>share|>quantized GEMMs|>tokens/s"
+                       : "recipe|>loss|>difference|>noise|>quantized GEMMs|>tokens/s|>memory");
+    for (int i = 0; i < c->n; i++) {
+        const mpt_comparison_row *row = &c->recipes[c->order[i]].row;
+        mpt_table_cell(&table, "%s", row->recipe);
+        cell_number(&table, row->final_loss, 4, "");
+        cell_difference(&table, row);
+        cell_number(&table, 100 * row->noise, 2, " %");
+        if (sweep)
+            cell_number(&table, 100 * row->share, 0, " %");
+        cell_share(&table, row->quantized_gemms, row->gemms);
+        cell_number(&table, row->tokens_per_s, 0, "");
+        if (!sweep)
+            mpt_table_cell(&table, "%.1f MB", (double)row->bytes * 1e-6);
+    }
+    mpt_text_table(out, &table);
+}
+
+static void print_ran(const mpt_comparison *c, mpt_str *out) {
+    mpt_table table;
+    mpt_str_printf(out, "\nwhat ran\n");
+    mpt_table_init(&table, out->ctx, "recipe|recipe hash|schedule|GEMMs by operands");
+    for (int i = 0; i < c->n; i++) {
+        const mpt_compared *r = &c->recipes[c->order[i]];
+        char ran[512];
+        mpt_gemm_list_text(&r->gemms, ran, sizeof ran);
+        mpt_table_cell(&table, "%s", r->row.recipe);
+        mpt_table_cell(&table, "%s", r->row.recipe_hash);
+        mpt_table_cell(&table, "%s", r->row.schedule_hash);
+        mpt_table_cell(&table, "%s", ran);
+    }
+    mpt_text_table(out, &table);
+}
+
+void mpt_compare_text(const mpt_comparison *c, mpt_str *out) {
+    mpt_str_printf(out, "%s\n\n%s loss after %lld steps, mean over %d seed%s\n", c->verdict,
+                   c->validates ? "validation" : "training", (long long)c->planned, c->n_seeds,
+                   c->n_seeds == 1 ? "" : "s");
+    print_rows(c, out);
+    print_ran(c, out);
+    for (int i = 0; i < c->n_flags; i++)
+        mpt_str_printf(out, "%snote: %s\n", i == 0 ? "\n" : "", c->flags[i].text);
+}

@@ -1,0 +1,117 @@
+/* Wrong arguments of a host to the calls of mpt/compare.h: MPT_INVALID, and the argument is
+ * named. The header is read, so a new call without a row here fails. */
+#include "mpt_test.h"
+
+#include "compare_case.h"
+#include "lua_test.h"
+#include "writers.h"
+
+static void refused(const mpt_ctx *ctx, mpt_status status, const char *named) {
+    const char *message = mpt_ctx_error(ctx)->message;
+    if (status != MPT_INVALID || !strstr(message, named))
+        fail_msg("expected MPT_INVALID naming '%s', got %s: %s", named, mpt_status_name(status),
+                 message);
+}
+
+/* Each call stands in this text, for the test of the header below. */
+static const char rows[] =
+    " mpt_comparison_create mpt_comparison_destroy mpt_comparison_get mpt_comparison_verdict"
+    " mpt_comparison_print mpt_comparison_write_page mpt_program_comparable mpt_program_lift ";
+
+static void wrong_create(compare_case *c) {
+    mpt_comparison *out = NULL;
+    mpt_compare_options half = {.size = 4}, nan = MPT_COMPARE_OPTIONS_INIT;
+    mpt_compare_run runs[2] = {c->runs[0], c->runs[0]};
+    nan.within = (double)NAN;
+    assert_int_equal(mpt_comparison_create(NULL, c->runs, 1, NULL, &out), MPT_INVALID);
+    refused(c->ctx, mpt_comparison_create(c->ctx, c->runs, 1, NULL, NULL), "out is NULL");
+    refused(c->ctx, mpt_comparison_create(c->ctx, NULL, 1, NULL, &out), "runs is NULL");
+    refused(c->ctx, mpt_comparison_create(c->ctx, c->runs, 0, NULL, &out), "n_runs is 0");
+    refused(c->ctx, mpt_comparison_create(c->ctx, c->runs, 1, &half, &out),
+            "the options have size 4");
+    refused(c->ctx, mpt_comparison_create(c->ctx, c->runs, 1, &nan, &out),
+            "options.within is no number");
+    refused(c->ctx, mpt_comparison_create(c->ctx, runs, 2, NULL, &out),
+            "runs[0] and runs[1] are of the same recipe and seed");
+    runs[1].recipe = 2;
+    refused(c->ctx, mpt_comparison_create(c->ctx, runs, 2, NULL, &out),
+            "runs[1] has no folder");
+    runs[1].recipe = -1;
+    refused(c->ctx, mpt_comparison_create(c->ctx, runs, 2, NULL, &out), "recipe -1 is not");
+    runs[0].recipe = 1;
+    runs[1] = (mpt_compare_run){.folder = c->runs[0].folder, .recipe = 1, .seed = 9};
+    refused(c->ctx, mpt_comparison_create(c->ctx, runs, 2, NULL, &out),
+            "no run is of recipe 0");
+    runs[0].folder = NULL;
+    refused(c->ctx, mpt_comparison_create(c->ctx, runs, 1, NULL, &out), "has no folder");
+    assert_null(out);
+}
+
+static void test_call_when_arguments_are_wrong_then_they_are_named(void **s) {
+    (void)s;
+    compare_case c;
+    mpt_comparison *comparison;
+    mpt_comparison_row row;
+    mpt_lift_view lift;
+    case_open(&c);
+    case_add_run(&c, (case_run){.name = "a", .loss = 2, .eval = 2, .steps = 4});
+    wrong_create(&c);
+    comparison = case_compare(&c, -1);
+    mpt_comparison_destroy(NULL);
+    assert_false(mpt_comparison_get(NULL, 0, &row));
+    assert_false(mpt_comparison_get(comparison, 0, NULL));
+    assert_false(mpt_comparison_get(comparison, -1, &row));
+    assert_null(mpt_comparison_verdict(NULL));
+    assert_int_equal(mpt_comparison_print(NULL, true, keep, NULL), MPT_INVALID);
+    refused(c.ctx, mpt_comparison_print(comparison, true, NULL, NULL), "write is NULL");
+    assert_int_equal(mpt_comparison_write_page(NULL, "x"), MPT_INVALID);
+    refused(c.ctx, mpt_comparison_write_page(comparison, NULL), "path is NULL");
+    assert_false(mpt_program_lift(NULL, MPT_LIFT_GEMMS, 0, &lift));
+    mpt_comparison_destroy(comparison);
+    case_close(&c);
+}
+
+static void test_program_call_when_arguments_are_wrong_then_they_are_named(void **s) {
+    (void)s;
+    mpt_ctx *ctx = mpt_test_ctx();
+    mpt_program *program;
+    mpt_lift_view lift;
+    mpt_recipe *recipe = mpt_lua_load_fields(
+        ctx, "train = { steps = 2, batch = 2, sequence = 8, lr = constant { peak = 1 } }");
+    assert_mpt_ok(ctx, mpt_compile(recipe, NULL, &program));
+    assert_int_equal(mpt_program_comparable(NULL, program, keep, NULL), MPT_INVALID);
+    refused(ctx, mpt_program_comparable(program, NULL, keep, NULL), "other is NULL");
+    refused(ctx, mpt_program_comparable(program, program, NULL, NULL), "note is NULL");
+    assert_false(mpt_program_lift(program, MPT_LIFT_GEMMS, -1, &lift));
+    assert_false(mpt_program_lift(program, MPT_LIFT_GEMMS, 0, NULL));
+    assert_false(mpt_program_lift(program, (mpt_lift_kind)7, 0, &lift));
+    mpt_program_destroy(program);
+    mpt_lua_finish(ctx, recipe);
+}
+
+static void test_header_when_a_call_is_public_then_it_has_a_row(void **s) {
+    (void)s;
+    file_bytes header = bytes_read(MPT_SOURCE_DIR "/runtime/include/mpt/compare.h");
+    char word[80];
+    int n = 0;
+    header.data[header.size] = 0;
+    for (char *at = (char *)header.data; (at = strstr(at, "\nMPT_API ")); n++) {
+        const char *end = strchr(++at, '('), *name = end;
+        assert_non_null(end);
+        while (name[-1] == '_' || (name[-1] >= 'a' && name[-1] <= 'z'))
+            name--;
+        snprintf(word, sizeof word, " %.*s ", (int)(end - name), name);
+        if (!strstr(rows, word))
+            fail_msg("%s has no row in this test", word);
+    }
+    assert_int_equal(n, 8);
+    bytes_free(&header);
+}
+
+static const struct CMUnitTest cases[] = {
+    cmocka_unit_test(test_call_when_arguments_are_wrong_then_they_are_named),
+    cmocka_unit_test(test_program_call_when_arguments_are_wrong_then_they_are_named),
+    cmocka_unit_test(test_header_when_a_call_is_public_then_it_has_a_row),
+};
+
+MPT_TEST_MAIN(cases)
