@@ -97,12 +97,12 @@ static mpt_status sum_of_data(const mpt_program *program, char out[17]) {
     if (!tokens)
         return mpt_fail_memory(program->ctx, bytes);
     for (int64_t step = 0; step < ROWS; step++) {
-        mpt_data_train(program->data, 0, step, 0, n, tokens, tokens + n);
+        mpt_data_train(program->data, 0, step, 0, tokens, tokens + n);
         chain[1] = mpt_hash(tokens, bytes);
         chain[0] = mpt_hash(chain, sizeof chain);
     }
-    if (mpt_data_n_windows(program->data, n) > 0) {
-        mpt_data_window(program->data, 0, n, tokens, tokens + n);
+    if (mpt_data_n_windows(program->data) > 0) {
+        mpt_data_window(program->data, 0, tokens, tokens + n);
         chain[1] = mpt_hash(tokens, bytes);
         chain[0] = mpt_hash(chain, sizeof chain);
     }
