@@ -162,6 +162,18 @@ printf 'some text of no great length, but long enough for a sequence' >some.txt
 try plan batched.lua --data some.txt --set data.vocab=77
 want_status 1
 want_err 'data.vocab: some.txt is text, which has the 256 bytes'
+# Several files by a glob, in epochs: 2 files of 24 windows of 8, 5 a step.
+for name in one two; do head -c 193 /dev/zero | tr '\0' "${name%??}" >"part_$name.txt"; done
+try small.lua --data 'part_*.txt' --set data.order=shuffle --set data.validation=0 --set train.epochs=1 \
+    --set data.remainder=step --set train.batch=5 --set train.micro_batch=5 --set train.sequence=8 --out parts
+want_status 0
+want_out 'bytes of 2 files, part_one.txt to part_two.txt, 386 tokens'
+want_out 'shuffled, 1 epoch of 48 windows, of which 3 fill no batch'
+grep '"event":"step"' parts/metrics.jsonl | tail -n 1 | grep -q '"step":9,"tokens":384,' || wrong "not 48 windows"
+try plan small.lua --data 'prat_*.txt'
+want_status 1
+want_err "prat_[*].txt: matches no file; did you mean 'part_"
+
 try plan batched.lua --data rows.st --set data.seed=3
 want_status 2
 want_err 'which --data replaces'
