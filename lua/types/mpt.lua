@@ -70,11 +70,11 @@
 ---@field loss_scale? number|mpt.static|mpt.dynamic Keeps small FP16 gradients from vanishing: static(1024) or dynamic { }. Default: none.
 
 ---@class mpt.state_fields
----@field master? mpt.format The weights that the optimizer updates: it computes in FP32 and rounds the new weight to nearest even. Initial weights are rounded too. Default: fp32.
+---@field master? mpt.format The weights that the optimizer updates: it computes in FP32 and rounds the new weight to nearest even, or as `bf16 { rounding = "stochastic" }` says, which loses no update on average. `fp16 { scale = current {} }` has a scale a tensor. Initial weights are rounded too, to nearest. Default: fp32.
 ---@field gradient? mpt.format Gradients: the sum over micro-batches is rounded to nearest even after each addition to it. Default: fp32.
 ---@field reduce? mpt.format What a rank sends to be added up over ranks: the step's gradient is rounded to it once, before it is measured; fp32 sends it as it is. Default: fp32.
----@field adam_m? mpt.format AdamW's first moments as they are kept: the step uses the new FP32 moment, then it is rounded to nearest even. Default: fp32.
----@field adam_v? mpt.format AdamW's second moments as they are kept, in the same way; fp16 has no scale beside it and loses squares below 3e-8. Default: fp32.
+---@field adam_m? mpt.format AdamW's first moments as they are kept: the step uses the new FP32 moment, then it is rounded to nearest even, or as the format's fields say: `rounding = "stochastic"`; of `e4m3` and `e5m2`, which have a scale of the tensor at hand, `block = {1, 128}`, `scale_format`. Default: fp32.
+---@field adam_v? mpt.format AdamW's second moments as they are kept, in the same way. Plain `fp16` loses squares below 3e-8; `fp16 { scale = current {} }` has a scale a tensor, as in MS-AMP. Default: fp32.
 ---@field residual? mpt.format The stream between blocks. Default: precision.base.
 ---@field activation? mpt.format What is kept of activations for the backward pass of layers other than linear: a plain saturating cast. Linear layers keep their operands. Default: as computed.
 
@@ -183,6 +183,9 @@
 ---@field recompute? mpt.recompute_fields|"none"|"block" Activations that the backward pass makes again, bit for bit, instead of keeping them. Default: none.
 ---@field seed? integer Of initial weights, order of data and stochastic rounding. Default: 1234.
 ---@field eval? mpt.eval_fields When the validation loss is taken. Default: at the end.
+---@field checkpoint? mpt.checkpoint_fields When the state of the run is saved. Default: at the end.
+---@field watch? mpt.watch_fields What happens when something goes wrong. Default: skips, and 20 in a row stop.
+---@field telemetry? mpt.telemetry_fields|number How often every operand is measured. Default: a hundred times a run.
 ---@field proxy? mpt.proxy_fields Any of these fields again, for when the proxy is trained. Default: none.
 
 ---@class mpt.proxy_fields
@@ -198,6 +201,9 @@
 ---@field recompute? mpt.recompute_fields|"none"|"block" Activations that the backward pass makes again, bit for bit, instead of keeping them.
 ---@field seed? integer Of initial weights, order of data and stochastic rounding.
 ---@field eval? mpt.eval_fields When the validation loss is taken.
+---@field checkpoint? mpt.checkpoint_fields When the state of the run is saved.
+---@field watch? mpt.watch_fields What happens when something goes wrong.
+---@field telemetry? mpt.telemetry_fields|number How often every operand is measured.
 
 ---@class mpt.recompute_fields
 ---@field every? integer Blocks at a time; what goes into the first of them is kept. Default: 1.
@@ -272,6 +278,23 @@
 ---@field rope? mpt.format What it puts out. Default: the widest input.
 ---@field add? mpt.format Sums other than the stream between blocks, which state.residual decides. Default: the widest input.
 ---@field mul? mpt.format Products of two activations. Default: the widest input.
+
+---@class mpt.checkpoint_fields
+---@field every? integer Attempted steps between checkpoints; 0 saves at the end only. Default: 0.
+---@field keep? integer The newest so many stay, older ones are removed; 0 keeps all. Default: 2.
+
+---@class mpt.watch_fields
+---@field nonfinite? "skip"|"stop" What a gradient with NaN or Inf brings about, where no lower loss scale may cure it. Default: skip.
+---@field max_skips? integer Skipped steps in a row that end a run, those not counted that a lower loss scale may cure. Default: 20.
+---@field spike? mpt.spike_fields A loss or gradient norm that stands out. Default: warn at z = 8.
+
+---@class mpt.spike_fields
+---@field action? "off"|"warn"|"skip"|"rollback" What a spike brings about. Default: warn.
+---@field window? integer Applied steps whose losses and gradient norms are compared with; at least 32 of them, or a whole window that is shorter. Default: 128.
+---@field z? number Robust z-score (distance from the median in scaled median absolute deviations) from which a value is a spike. Default: 8.
+
+---@class mpt.telemetry_fields
+---@field every? integer Attempted steps between two counts of what every operand lost; 0 takes a hundred over the run, and every 10th step at most. Default: 0.
 
 ---@class mpt.nn_linear_fields
 ---@field [integer] string|mpt.tensor
