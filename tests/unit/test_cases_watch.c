@@ -211,7 +211,7 @@ static void test_p16_run_when_told_to_stop_then_a_falling_scale_is_still_no_reas
 
 /* ---- P43: into delayed scaling ---- */
 
-/* BF16, then FP8 with delayed scaling. */
+/* BF16, then FP8 with delayed scaling. What the plan says of it: test_phases.c. */
 static void choose_delayed_late(const void *ud, const mpt_graph *graph, int phase,
                                 mpt_policy *policies) {
     (void)ud;
@@ -241,14 +241,13 @@ static void test_p43_phase_when_fp8_delayed_begins_then_its_first_step_cuts_noth
         mpt_step_result step = rig_step(&r);
         assert_string_equal(step.phase, "settle");
         assert_false(step.skipped);
-        uint64_t cut = 0, elements = 0;
         for (; mpt_trainer_operand(r.trainer, n, &operand); n++) {
-            cut += operand.overflow;
-            elements += operand.elements;
             if (!warm)
-                assert_int_equal(operand.overflow, 0); /* current scaling cuts nothing at all */
+                assert_int_equal(operand.overflow, 0);
+            assert_true(operand.sqnr >
+                        20); /* a scale of the steps before may cut a value or two */
         }
-        assert_true(n > 0 && cut * 1000 <= elements); /* what the last steps did not foresee */
+        assert_true(n > 0);
         rig_deinit(&r);
     }
 }

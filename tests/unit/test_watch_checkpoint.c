@@ -10,7 +10,7 @@
 
 /* A trainer with faults and a folder. `sets` ends with a NULL path. */
 static void begin(checkpoint_case *c, const char *fields, const mpt_set *sets,
-                  const char *const *faults, int n_faults, const char *folder) {
+                  const char *const *faults, int n_faults, const char *into) {
     mpt_trainer_options options = MPT_TRAINER_OPTIONS_INIT;
     int n = 0;
     while (sets[n].path)
@@ -22,7 +22,7 @@ static void begin(checkpoint_case *c, const char *fields, const mpt_set *sets,
     options.metrics_ud = c;
     options.inject = faults;
     options.n_inject = n_faults;
-    options.checkpoints = folder;
+    options.checkpoints = into;
     assert_mpt_ok(c->ctx, mpt_trainer_create(c->program, &options, &c->trainer));
 }
 
@@ -107,7 +107,8 @@ test_p07_run_when_it_diverges_then_the_good_checkpoint_and_the_cause_remain(void
     assert_non_null(strstr(diagnosis, "\"amax\":"));
     assert_non_null(strstr(diagnosis, "\"loss_scales\":[["));
     assert_diagnosis(&c, "first bad tensor   ");
-    assert_diagnosis(&c, "loss scale         65536 from step 0\n");
+    assert_diagnosis(&c, "\nloss scale         ");
+    assert_diagnosis(&c, "\n                   1 from step ");
     assert_diagnosis(&c, "what to try        ");
     assert_mpt_ok(c.ctx, mpt_checkpoint_find(c.ctx, f.path, &info));
     assert_int_equal(info.step, 4);
@@ -122,8 +123,8 @@ static void
 test_checkpoint_when_the_last_step_was_skipped_then_it_waits_for_a_good_one(void **s) {
     (void)s;
     static const mpt_set sets[] = {{"train.checkpoint.keep", "1"}, {NULL, NULL}};
-    static const char *const faults[] = {"grad:embeddings.weight=nan@7",
-                                         "grad:embeddings.weight=nan@8"};
+    static const char *const faults[] = {"grad:embed_tokens.weight=nan@7",
+                                         "grad:embed_tokens.weight=nan@8"};
     checkpoint_case c;
     checkpoints f = checkpoints_make();
     begin(&c, PLAIN, sets, faults, 2, f.path);
@@ -157,7 +158,7 @@ static const mpt_set rollback[] = {{"train.watch.spike.action", "rollback"},
 static void
 test_rollback_when_a_step_stands_out_then_the_state_goes_back_and_the_data_on(void **s) {
     (void)s;
-    static const char *const faults[] = {"grad:embeddings.weight=1e6@14"};
+    static const char *const faults[] = {"grad:embed_tokens.weight=1e6@14"};
     checkpoint_case c;
     mpt_step_result step;
     mpt_watch_view watch;
@@ -191,17 +192,17 @@ test_rollback_when_a_step_stands_out_then_the_state_goes_back_and_the_data_on(vo
 
 static void test_rollback_when_there_is_nothing_yet_then_the_step_is_left_out(void **s) {
     (void)s;
-    static const char *const faults[] = {"grad:embeddings.weight=1e6@9"};
+    static const char *const faults[] = {"grad:embed_tokens.weight=1e6@9"};
     static const mpt_set sets[] = {{"train.watch.spike.action", "rollback"},
                                    {"train.watch.spike.window", "8"},
                                    {"train.watch.spike.z", "50"},
                                    {"train.checkpoint.every", "100"},
                                    {NULL, NULL}};
-    for (int folder = 0; folder < 2; folder++) {
+    for (int saving = 0; saving < 2; saving++) {
         checkpoint_case c;
         mpt_step_result step;
         checkpoints f = checkpoints_make();
-        begin(&c, PLAIN, sets, faults, 1, folder ? f.path : NULL);
+        begin(&c, PLAIN, sets, faults, 1, saving ? f.path : NULL);
         steps_on(&c, 9);
         uint64_t before = weights_hash(&c);
         assert_mpt_ok(c.ctx, step_on(&c, &step));
@@ -218,8 +219,8 @@ static void test_rollback_when_there_is_nothing_yet_then_the_step_is_left_out(vo
 static void test_rollback_when_one_checkpoint_leads_nowhere_then_training_stops(void **s) {
     (void)s;
     static const char *const faults[] = {
-        "grad:embeddings.weight=1e6@9", "grad:embeddings.weight=1e6@11",
-        "grad:embeddings.weight=1e6@13", "grad:embeddings.weight=1e6@15"};
+        "grad:embed_tokens.weight=1e6@9", "grad:embed_tokens.weight=1e6@11",
+        "grad:embed_tokens.weight=1e6@13", "grad:embed_tokens.weight=1e6@15"};
     checkpoint_case c;
     mpt_step_result step;
     checkpoints f = checkpoints_make();
@@ -248,7 +249,7 @@ test_rollback_when_the_checkpoint_is_of_the_phase_before_then_scales_are_anew(vo
         "precision = { rules = { rule { 'linear', use = e5m2 { scale = delayed { history = 16 "
         "} } } } }, phases = { phase { 'a' }, phase { 'b', steps = 10, rules = { rule { "
         "'linear', use = e4m3 { scale = delayed { history = 16 } } } } } }";
-    static const char *const faults[] = {"grad:embeddings.weight=1e6@10"};
+    static const char *const faults[] = {"grad:embed_tokens.weight=1e6@10"};
     checkpoint_case c, plain;
     mpt_step_result step;
     mpt_scale_view a, b;
@@ -279,8 +280,8 @@ test_rollback_when_the_checkpoint_is_of_the_phase_before_then_scales_are_anew(vo
 /* In the middle of a window, between a spike and a rollback: the same bytes. */
 static void test_resume_when_a_window_is_half_full_then_the_metrics_are_the_same(void **s) {
     (void)s;
-    static const char *const faults[] = {"grad:embeddings.weight=1e6@9",
-                                         "grad:embeddings.weight=1e6@17"};
+    static const char *const faults[] = {"grad:embed_tokens.weight=1e6@9",
+                                         "grad:embed_tokens.weight=1e6@17"};
     checkpoint_case whole, half;
     mpt_checkpoint_info info;
     checkpoints f = checkpoints_make(), g = checkpoints_make();
@@ -312,7 +313,7 @@ static void test_resume_when_the_watch_is_set_otherwise_then_it_goes_on(void **s
     (void)s;
     static const mpt_set other[] = {
         {"train.watch.spike.action", "warn"}, {"train.watch.spike.window", "16"}, {NULL, NULL}};
-    static const char *const faults[] = {"grad:embeddings.weight=1e6@16"};
+    static const char *const faults[] = {"grad:embed_tokens.weight=1e6@16"};
     checkpoint_case c;
     mpt_checkpoint_info info;
     mpt_step_result step;
