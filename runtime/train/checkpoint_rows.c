@@ -125,6 +125,7 @@ mpt_status mpt_trainer_saved(mpt_trainer *trainer, mpt_saved *list) {
     for (int i = 0; i < state->n_scales; i++)
         MPT_TRY(add_scale(list, &state->scales[i]));
     MPT_TRY(add_counters(trainer, list));
+    MPT_TRY(mpt_gemms_saved(&trainer->gemms, list));
     list->kind = MPT_SAVED_CONSTANT;
     return add_constants(trainer, list);
 }

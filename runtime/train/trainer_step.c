@@ -360,5 +360,8 @@ mpt_status mpt_trainer_step(mpt_trainer *trainer, const int32_t *tokens, mpt_ste
         draw_batch(trainer);
         trainer->drawn = trainer->data++;
     }
-    return mpt_trainer_step_batch(trainer, out);
+    mpt_status status = mpt_trainer_step_batch(trainer, out);
+    if (status == MPT_STOPPED) /* no last line comes any more */
+        MPT_TRY(mpt_trainer_write_gemms(trainer));
+    return status;
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # mptrun compare and sweep: what is trained, what is told, exit statuses, bad input.
-# shellcheck disable=SC1091
-. "$(dirname "$0")/lib.sh" "$@"
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
 
 small() { # small NAME PRECISION
     cat >"$1.lua" <<END

@@ -178,6 +178,25 @@ static void test_metrics_when_finished_then_the_rows_stand_before_the_last_line(
     close_run(&r);
 }
 
+/* Weights that are NaN: the steps that are skipped ran all the same. */
+static void test_metrics_when_training_stops_itself_then_the_rows_are_told_too(void **s) {
+    (void)s;
+    run r;
+    mpt_step_result result;
+    mpt_status status = MPT_OK;
+    open_run(&r, FP8);
+    for (int i = 0; i < r.trainer->state->n_params; i++)
+        r.trainer->state->master[i][0] = (float)NAN;
+    int n = 0;
+    for (; status == MPT_OK && n < 100; n++)
+        status = mpt_trainer_step(r.trainer, NULL, &result);
+    assert_int_equal(status, MPT_STOPPED);
+    assert_non_null(strstr(mpt_ctx_error(r.ctx)->message, "in a row were skipped"));
+    assert_non_null(strstr(r.metrics.data, "{\"event\":\"gemms\",\"gemm\":\"fprop\""));
+    assert_int_equal(runs_of(&r, "fprop", "e4m3", "e4m3"), 4 * n);
+    close_run(&r);
+}
+
 static void test_saved_when_listed_then_one_number_a_row_over_the_live_counts(void **s) {
     (void)s;
     run r;
@@ -203,6 +222,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_counts_when_blocks_are_recomputed_then_their_products_ran_twice),
     cmocka_unit_test(test_P45_when_a_later_rule_shadows_fp8_then_no_quantized_gemm_ran),
     cmocka_unit_test(test_metrics_when_finished_then_the_rows_stand_before_the_last_line),
+    cmocka_unit_test(test_metrics_when_training_stops_itself_then_the_rows_are_told_too),
     cmocka_unit_test(test_saved_when_listed_then_one_number_a_row_over_the_live_counts),
 };
 
