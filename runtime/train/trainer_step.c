@@ -307,7 +307,6 @@ static mpt_status end_step(mpt_trainer *trainer, const mpt_step_result *r, int p
 }
 
 mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out) {
-    const mpt_train *train = &trainer->program->train;
     MPT_TRY(enter_phase(trainer));
     const mpt_graph *graph = mpt_trainer_graph(trainer);
     mpt_executor *executor = trainer->executors[trainer->phase];
