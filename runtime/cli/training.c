@@ -312,8 +312,10 @@ mpt_exit mpt_training_create(mpt_training *r) {
 }
 
 mpt_exit mpt_training_go(mpt_training *r) {
-    char checkpoints[MPT_FOLDER_PATH + 16];
+    char checkpoints[MPT_FOLDER_PATH + 16], before[MPT_FOLDER_PATH + 16];
     snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", r->folder.path);
+    snprintf(before, sizeof before, "%s/" MPT_FOLDER_DIAGNOSIS, r->folder.path);
+    (void)remove(before); /* of the run that goes on: it may end well this time */
     mpt_status status = mpt_trainer_set_checkpoints(r->trainer, checkpoints);
     if (status == MPT_OK)
         status = mpt_events_create(r->ctx, r->folder.path, &r->events);
