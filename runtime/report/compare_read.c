@@ -32,9 +32,11 @@ static double number(const json_t *object, const char *key) {
     return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
 
+/* A count; -1 where there is none that a run can have, so that sums of them stay numbers. */
 static int64_t whole(const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);
-    return json_is_integer(value) ? (int64_t)json_integer_value(value) : -1;
+    int64_t n = json_is_integer(value) ? (int64_t)json_integer_value(value) : -1;
+    return n >= 0 && n < INT64_C(1) << 48 ? n : -1;
 }
 
 static mpt_status copy_text(const reader *r, const json_t *object, const char *key,
@@ -167,7 +169,7 @@ static mpt_status take_phases(const reader *r, const json_t *plan) {
     mpt_compared_run *run = r->run;
     const json_t *phases = json_object_get(plan, "phases");
     run->schedule_hash = "";
-    for (size_t i = 0; i < json_array_size(phases); i++) {
+    for (size_t i = 0; i < json_array_size(phases) && run->planned < INT64_C(1) << 48; i++) {
         const json_t *phase = json_array_get(phases, i);
         const char *hash = json_string_value(json_object_get(phase, "schedule_hash"));
         int64_t steps = whole(phase, "steps");
@@ -180,7 +182,8 @@ static mpt_status take_phases(const reader *r, const json_t *plan) {
         if (!run->schedule_hash)
             return MPT_OUT_OF_MEMORY;
     }
-    return run->planned > 0 ? MPT_OK : fail_line(r, "phases: the plan has none with steps");
+    bool fits = run->planned > 0 && run->planned < INT64_C(1) << 48;
+    return fits ? MPT_OK : fail_line(r, "phases: the plan has none with steps");
 }
 
 static mpt_status take_plan(const reader *r, const json_t *plan) {
