@@ -223,7 +223,7 @@ static void test_checkpoint_when_read_elsewhere_then_another_folder_is_left_alon
     (void)s;
     checkpoints f = checkpoints_make(), other = checkpoints_make(), empty = checkpoints_make();
     checkpoint_case c;
-    checkpoint_begin(&c, CHECKPOINT_FP16, 1);
+    checkpoint_begin(&c, CHECKPOINT_DELAYED, 1);
     checkpoint_train(&c, 4, 0);
     assert_mpt_ok(c.ctx, mpt_trainer_save_checkpoint(c.trainer, f.path));
     checkpoint_train(&c, 4, 0);

@@ -82,7 +82,7 @@ DIR *opendir(const char *path) {
 
 /* A folder with a whole step-4 and its trainer at step 8. */
 static void begin_at_8(checkpoint_case *c, const checkpoints *f) {
-    checkpoint_begin_set(c, CHECKPOINT_FP16, "train.checkpoint.keep", "1");
+    checkpoint_begin_set(c, CHECKPOINT_DELAYED, "train.checkpoint.keep", "1");
     checkpoint_train(c, 8, 0);
     assert_mpt_ok(c->ctx, mpt_trainer_set_checkpoints(c->trainer, f->path));
 }
@@ -181,7 +181,7 @@ static void test_save_when_names_cannot_be_exchanged_then_replaced_all_the_same(
     checkpoints f = checkpoints_make();
     checkpoint_case c;
     mpt_checkpoint_info info;
-    checkpoint_begin(&c, CHECKPOINT_FP16, 1);
+    checkpoint_begin(&c, CHECKPOINT_DELAYED, 1);
     for (int i = 0; i < 2; i++)
         assert_mpt_ok(c.ctx, mpt_trainer_save_checkpoint(c.trainer, f.path));
     fault = EINVAL;

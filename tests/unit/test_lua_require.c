@@ -68,7 +68,7 @@ static void test_require_when_nothing_stands_near_then_the_tree_is_used(void **s
     (void)state;
     project p = begin();
     put(&p, "recipes/mine.lua", DERIVED);
-    assert_int_equal(steps_of(&p, "recipes/mine.lua"), 300);
+    assert_int_equal(steps_of(&p, "recipes/mine.lua"), 1000);
     end(&p);
 }
 

@@ -124,7 +124,7 @@ static void test_json_when_12b_then_counts_are_those_of_the_paper(void **state) 
          "active_parameters", "blocks", "linear_layers", "coverage", "coverage_parameters",
          "bytes", "recompute", "bytes_by_format", "flops_per_token", "flops_per_step",
          "speedup_bound", "hardware", "phases", "defaults", "fallbacks", "layers", "warnings",
-         "evaluation", "data");
+         "evaluation", "data", "train");
     assert_string_equal(json_string_value(json_object_get(plan, "model")), "nemotron_h 12b");
     assert_true(integer_at(plan, "parameters") == 12310001152);
     assert_true(integer_at(plan, "active_parameters") == 12310001152);
