@@ -238,8 +238,8 @@ static json_t *evaluation(const mpt_program *program) {
     return json;
 }
 
-/* What is trained on: in words, how often, and its entropies in nats a token, null where unknown.
- * Null as a whole where the host gives all tokens. */
+/* What is trained on: in words, how often, and its entropies in nats a token, null where
+ * unknown. Null as a whole where the host gives all tokens. */
 static json_t *training_data(const mpt_program *program) {
     const char *run = program->data ? mpt_data_describe_run(program->data) : NULL;
     if (!program->data || program->phases[0]->graph->own_tokens)
@@ -279,8 +279,8 @@ static json_t *whole(const mpt_program *program, const mpt_plan *plan) {
         flops(&plan->flops, 1), "flops_per_step", flops(&plan->flops, step), "speedup_bound",
         plan->bound, "hardware", hardware(plan), "phases", phases(plan), "defaults",
         defaults(plan), "fallbacks", fallbacks(plan), "layers", layers(plan), "warnings",
-        warnings(program), "evaluation", evaluation(program), "data", training_data(program), "train",
-        training(program));
+        warnings(program), "evaluation", evaluation(program), "data", training_data(program),
+        "train", training(program));
 }
 
 mpt_status mpt_plan_json(const mpt_program *program, mpt_str *out) {

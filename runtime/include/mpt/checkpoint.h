@@ -49,8 +49,8 @@ MPT_API MPT_CHECKED mpt_status mpt_trainer_set_checkpoints(mpt_trainer *trainer,
                                                            const char *folder);
 
 /* Whether the recipe wants a checkpoint now, between two steps: every train.checkpoint.every
- * attempted steps, and after the last one. Where the step before was skipped or stood out, it is
- * put off until a step is good again: no bad state pushes a good one out. */
+ * attempted steps, and after the last one. Where the step before was skipped or stood out, it
+ * is put off until a step is good again: no bad state pushes a good one out. */
 MPT_API bool mpt_trainer_checkpoint_due(const mpt_trainer *trainer);
 
 /* To be called between two steps, after the evaluation that belongs there. Where one is due,
