@@ -43,7 +43,7 @@ static void read_position(lua_State *L, mpt_lua_call *call) {
     const tensor *t = luaL_testudata(L, -1, tensor_name);
     if (lua_type(L, -1) == LUA_TSTRING && !args->name && args->n_in == 0) {
         if (!mpt_lua_is_plain(L, -1))
-            mpt_lua_call_fail(L, call, NULL, "write one line of plain text", "%s",
+            mpt_lua_call_fail(L, call, NULL, MPT_LUA_LINE_HINT, "%s",
                               "the name has a control character");
         args->name = lua_tostring(L, -1);
         return;
