@@ -167,4 +167,26 @@ static inline mpt_comparison_row case_row(const mpt_comparison *comparison, int 
     return row;
 }
 
+/* A run of the base, "a", whose losses are 2. */
+static inline void case_add_base(compare_case *c, int steps) {
+    case_add_run(c, (case_run){.name = "a", .loss = 2, .eval = 2, .steps = steps});
+}
+
+/* Opens the case, and compares a run of 40 steps of the base with this one of "b". */
+static inline mpt_comparison *case_compare_with_base(compare_case *c, case_run b,
+                                                     double within) {
+    b.name = "b";
+    b.recipe = 1;
+    case_open(c);
+    case_add_base(c, 40);
+    case_add_run(c, b);
+    return case_compare(c, within);
+}
+
+/* Closes the case and its comparison. */
+static inline void case_end(compare_case *c, mpt_comparison *comparison) {
+    mpt_comparison_destroy(comparison);
+    case_close(c);
+}
+
 #endif

@@ -59,8 +59,7 @@ static void test_call_when_arguments_are_wrong_then_they_are_named(void **s) {
     BARE(mpt_comparison_write_page(NULL, "x"));
     refused(c.ctx, mpt_comparison_write_page(comparison, NULL), "path is NULL");
     assert_false(mpt_program_lift(NULL, MPT_LIFT_GEMMS, 0, &lift));
-    mpt_comparison_destroy(comparison);
-    case_close(&c);
+    case_end(&c, comparison);
 }
 
 static void test_program_call_when_arguments_are_wrong_then_they_are_named(void **s) {

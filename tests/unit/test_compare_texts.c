@@ -40,8 +40,7 @@ static void test_P45_when_a_recipe_named_fp8_ran_in_bf16_then_told_with_both_has
     has(text.data, "hash_of_gpt2_fp8");
     has(text.data, "hash_of_gpt2_bf16");
     mpt_str_deinit(&text);
-    mpt_comparison_destroy(comparison);
-    case_close(&c);
+    case_end(&c, comparison);
 }
 
 static void test_label_when_it_holds_or_promises_nothing_then_nothing_is_flagged(void **s) {
@@ -59,8 +58,7 @@ static void test_label_when_it_holds_or_promises_nothing_then_nothing_is_flagged
     has(text.data, "other: 0 quantized GEMMs ran, all in the formats of gpt2_bf16");
     has(text.data, "e4m3 75.0 %, bf16 25.0 %");
     mpt_str_deinit(&text);
-    mpt_comparison_destroy(comparison);
-    case_close(&c);
+    case_end(&c, comparison);
 }
 
 /* ---- sweeps ---- */
@@ -93,8 +91,7 @@ static void test_sweep_when_done_then_lifts_are_ranked_by_what_they_give_back(vo
     assert_string_equal(mpt_comparison_verdict(comparison),
                         "much in BF16 gives back most, 75 % of what whole loses to BF16 "
                         "everywhere (+10.0 %)");
-    mpt_comparison_destroy(comparison);
-    case_close(&c);
+    case_end(&c, comparison);
 }
 
 static void test_sweep_when_the_recipe_loses_nothing_then_no_share_is_told(void **s) {
@@ -107,8 +104,7 @@ static void test_sweep_when_the_recipe_loses_nothing_then_no_share_is_told(void 
     mpt_comparison *comparison = sweep(&c);
     assert_true(isnan(case_row(comparison, 2).share));
     has(mpt_comparison_verdict(comparison), "whole loses nothing to BF16 everywhere");
-    mpt_comparison_destroy(comparison);
-    case_close(&c);
+    case_end(&c, comparison);
 }
 
 /* ---- JSON and the page ---- */
@@ -141,8 +137,7 @@ static void test_json_when_printed_then_the_names_of_the_manual(void **s) {
     assert_near(difference, 0.25);
     json_decref(rows);
     mpt_str_deinit(&text);
-    mpt_comparison_destroy(comparison);
-    case_close(&c);
+    case_end(&c, comparison);
 }
 
 static void test_page_when_written_then_it_opens_on_the_verdict_and_links_the_runs(void **s) {
@@ -165,8 +160,7 @@ static void test_page_when_written_then_it_opens_on_the_verdict_and_links_the_ru
     has(html, "href=\"./1/report.html\"");
     has(html, "What really ran");
     bytes_free(&page);
-    mpt_comparison_destroy(comparison);
-    case_close(&c);
+    case_end(&c, comparison);
 }
 
 static void test_print_when_the_writer_refuses_then_io(void **s) {
@@ -178,8 +172,7 @@ static void test_print_when_the_writer_refuses_then_io(void **s) {
     assert_int_equal(mpt_comparison_print(comparison, true, refuse, NULL), MPT_IO);
     assert_int_equal(mpt_comparison_write_page(comparison, "/nowhere/at/all.html"),
                      MPT_NOT_FOUND);
-    mpt_comparison_destroy(comparison);
-    case_close(&c);
+    case_end(&c, comparison);
 }
 
 /* ---- folders that do not fit ---- */
@@ -269,8 +262,7 @@ static void test_metrics_when_empty_then_a_run_that_broke(void **s) {
     mpt_comparison *comparison = case_compare(&c, -1);
     assert_int_equal(case_row(comparison, 0).outcome, MPT_COMPARE_BROKE);
     assert_true(isnan(case_row(comparison, 0).tokens_per_s));
-    mpt_comparison_destroy(comparison);
-    case_close(&c);
+    case_end(&c, comparison);
 }
 
 /* ---- memory ---- */
