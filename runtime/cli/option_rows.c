@@ -120,7 +120,8 @@ const mpt_command_row mpt_command_rows[MPT_COMMAND_COUNT] = {
          "  mptrun sweep recipes/gpt2_nvfp4.lua --each-operand --data corpus.txt "
          "--set train.steps=200\n"},
     [MPT_COMMAND_REPORT] =
-        {"report", "RUN", "writes report.html of a run folder anew: plots of what it recorded; in the folder of "
+        {"report", "RUN",
+         "writes report.html of a run folder anew: plots of what it recorded; in the folder of "
          "a comparison or a sweep compare.html",
          1, 1, "which run folder?",
          "  mptrun report runs/gpt2_nvfp4-1\n  mptrun report runs/compare-1\n"},

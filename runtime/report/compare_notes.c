@@ -56,14 +56,11 @@ static mpt_status note_labels(mpt_comparison *c, int i) {
 static mpt_status note_schedule(mpt_comparison *c, int i) {
     const mpt_compared *r = &c->recipes[i];
     const char *base = c->recipes[0].row.recipe;
-    if (!r->same_schedule)
-        return MPT_OK;
+    if (!r->same_schedule || r->differs)
+        return MPT_OK; /* the fields that differ are told, below */
     if (r->same_recipe)
         return add(c, i, "%s: has recipe hash and schedule of %s, so that it computes the same",
                    r->row.recipe, base);
-    if (r->differs)
-        return add(c, i, "%s: compiles to the same schedule as %s; what differs is %s",
-                   r->row.recipe, base, r->differs);
     return add(c, i,
                "%s: compiles to the same schedule as %s, though their recipes are not the same",
                r->row.recipe, base);
@@ -80,9 +77,13 @@ static mpt_status note_fields(mpt_comparison *c, int i) {
                           pair.a ? pair.a : "none", a->name, pair.b ? pair.b : "none");
     if (n > MOST_FIELDS)
         mpt_words_add(&line, " and %d more", n - MOST_FIELDS);
-    return n == 0 ? MPT_OK
-                  : add(c, i, "%s: not precision alone: %s differ%s, too", b->name, line.data,
-                        n == 1 ? "s" : "");
+    if (n == 0)
+        return MPT_OK;
+    if (c->recipes[i].same_schedule)
+        return add(c, i, "%s: compiles to the same schedule as %s; what differs is %s", b->name,
+                   a->name, line.data);
+    return add(c, i, "%s: not precision alone: %s differ%s, too", b->name, line.data,
+               n == 1 ? "s" : "");
 }
 
 /* What is not there of a recipe. */

@@ -36,6 +36,7 @@ static bool is_drawn(const mpt_comparison *c, int place) {
 static mpt_status plot_bands(mpt_comparison *c, mpt_page *page, const mpt_plot *like,
                              bool evals, bool apart) {
     mpt_plot plot = *like;
+    bool any = false;
     mpt_series *series = mpt_arena_alloc(&c->arena, mpt_size_mul((size_t)c->n, sizeof *series));
     if (!series)
         return MPT_OUT_OF_MEMORY;
@@ -44,11 +45,12 @@ static mpt_status plot_bands(mpt_comparison *c, mpt_page *page, const mpt_plot *
         const mpt_band *band = apart   ? evals ? &r->eval_difference : &r->difference
                                : evals ? &r->eval_loss
                                        : &r->loss;
-        if (band->n == 0 || r->row.n_runs == 0 || !is_drawn(c, i))
+        if (r->row.n_runs == 0 || !is_drawn(c, i))
             continue;
+        any = any || band->n > 0; /* one without points keeps its colour for itself */
         double factor = apart ? 100 : 1;
         size_t n = (size_t)band->n;
-        double *y = mpt_arena_alloc(&c->arena, mpt_size_mul(n, 3 * sizeof *y));
+        double *y = mpt_arena_alloc(&c->arena, mpt_size_mul(n + 1, 3 * sizeof *y));
         if (!y)
             return MPT_OUT_OF_MEMORY;
         for (size_t k = 0; k < n; k++) {
@@ -68,7 +70,7 @@ static mpt_status plot_bands(mpt_comparison *c, mpt_page *page, const mpt_plot *
                                                .aside = r->aside};
     }
     plot.series = series;
-    if (plot.n_series > 0)
+    if (any)
         mpt_page_plot(page, &plot);
     return MPT_OK;
 }

@@ -118,9 +118,11 @@ static void say_doubts(const mpt_comparison *c, const mpt_compared *r, mpt_words
                 fabs(r->row.relative_difference - c->options.within) <= r->row.noise;
     if (near)
         mpt_words_add(line, ": the bound lies in the noise");
-    if (r->differs)
-        mpt_words_add(line, ", not of precision alone: %s differ%s, too", r->differs,
-                      r->n_differs == 1 ? "s" : "");
+    const char *s = r->n_differs == 1 ? "s" : "";
+    if (r->differs && r->same_schedule)
+        mpt_words_add(line, ", not of precision: %s differ%s", r->differs, s);
+    else if (r->differs)
+        mpt_words_add(line, ", not of precision alone: %s differ%s, too", r->differs, s);
     if (r->row.empty_label)
         mpt_words_add(line, ", but 0 quantized GEMMs ran");
 }

@@ -55,8 +55,8 @@ want_out 'recipe hash and schedule of plain, so that it computes the same'
 sed 's/name = "plain"/name = "faster", train = { lr = constant { peak = 2e-3 } }/' plain.lua >faster.lua
 try compare plain.lua faster.lua --out faster --quiet
 want_status 0
-want_out '^faster ends .* not of precision alone: train.lr.peak differs, too$'
-want_out '^note: faster: not precision alone: train.lr.peak \(0.001 in plain, 0.002 here\) differs, too$'
+want_out '^faster ends .* from plain, not of precision: train.lr.peak differs$'
+want_out '^note: faster: compiles to the same schedule as plain; what differs is train.lr.peak \(0.001 in plain, 0.002 here\)$'
 ! grep -q 'computes the same' out || wrong "another computation is told to be the same"
 
 # The seed is that of the first recipe, which is said.

@@ -57,21 +57,40 @@ static void test_schedule_when_same_with_another_learning_rate_then_not_the_same
     case_add_run(&c, twin);
     mpt_comparison *comparison = case_compare(&c, -1);
     has(mpt_comparison_verdict(comparison),
-        "up ends -5.0 % from base, not of precision alone: train.lr.peak differs, too");
+        "up ends -5.0 % from base, not of precision: train.lr.peak differs");
     lacks(mpt_comparison_verdict(comparison), "seed");
     print(comparison, false, &text, c.ctx);
     has(text.data, "note: up: compiles to the same schedule as base; what differs is "
-                   "train.lr.peak");
-    has(text.data, "note: up: not precision alone: train.lr.peak (0.001 in base, 0.01 here) "
-                   "differs, too");
+                   "train.lr.peak (0.001 in base, 0.01 here)");
     lacks(text.data, "computes the same"); /* their recipe hashes are not the same */
     mpt_str_deinit(&text);
     print(comparison, true, &text, c.ctx);
-    has(text.data, "not precision alone: train.lr.peak");
+    has(text.data, "what differs is train.lr.peak");
     mpt_str_deinit(&text);
     file_bytes page = page_of(&c, comparison);
-    has((const char *)page.data, "not precision alone: train.lr.peak");
+    has((const char *)page.data, "what differs is train.lr.peak");
     bytes_free(&page);
+    mpt_comparison_destroy(comparison);
+    case_close(&c);
+}
+
+static void test_precision_when_it_differs_beside_training_then_both_are_told(void **s) {
+    (void)s;
+    compare_case c;
+    mpt_str text;
+    case_open(&c);
+    case_run up = run_of("up", 1, 1.9);
+    up.fields = "\"train.lr.peak\":\"0.01\",\"train.seed\":\"2\",\"train.clip\":\"1\"";
+    case_add_run(&c, run_of("base", 0, 2));
+    case_add_run(&c, up);
+    mpt_comparison *comparison = case_compare(&c, 0.01);
+    has(mpt_comparison_verdict(comparison),
+        "up is within 1 % of base (-5.0 %), not of precision alone: train.lr.peak and 1 more "
+        "differ, too");
+    print(comparison, false, &text, c.ctx);
+    has(text.data, "note: up: not precision alone: train.lr.peak (0.001 in base, 0.01 here), "
+                   "train.clip (none in base, 1 here) differ, too");
+    mpt_str_deinit(&text);
     mpt_comparison_destroy(comparison);
     case_close(&c);
 }
@@ -354,7 +373,8 @@ static void test_plots_when_a_recipe_diverged_then_the_axes_fit_the_others(void 
     mpt_comparison *comparison = case_compare(&c, -1);
     file_bytes page = page_of(&c, comparison);
     const char *html = (const char *)page.data;
-    assert_int_equal(count_of(html, "\"aside\":true"), 2 + 4); /* wild has no validation */
+    assert_int_equal(count_of(html, "\"aside\":true"),
+                     2 * 4); /* in each plot, that all have their colours */
     has(html, "{\"name\":\"wild\",\"dots\":true,\"aside\":true");
     has(html, "twice the loss of the base: wild, high. The axes of losses fit the others.");
     bytes_free(&page);
@@ -364,6 +384,7 @@ static void test_plots_when_a_recipe_diverged_then_the_axes_fit_the_others(void 
 
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_schedule_when_same_with_another_learning_rate_then_not_the_same),
+    cmocka_unit_test(test_precision_when_it_differs_beside_training_then_both_are_told),
     cmocka_unit_test(test_data_when_it_differs_then_refused_and_its_paths_may),
     cmocka_unit_test(test_folders_when_recipes_are_found_then_paired_by_seed),
     cmocka_unit_test(test_runs_when_not_begun_then_told_and_no_loss_is_promised),
