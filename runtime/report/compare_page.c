@@ -32,6 +32,31 @@ static bool is_drawn(const mpt_comparison *c, int place) {
     return before < MOST_DRAWN;
 }
 
+/* One line, its values times a factor. */
+static mpt_status make_series(mpt_comparison *c, const mpt_compared *r, const mpt_band *band,
+                              double factor, mpt_series *out) {
+    size_t n = (size_t)band->n;
+    bool banded = c->n_seeds > 1;
+    double *y = mpt_arena_alloc(&c->arena, mpt_size_mul(n + 1, 3 * sizeof *y));
+    if (!y)
+        return MPT_OUT_OF_MEMORY;
+    for (size_t k = 0; k < n; k++) {
+        double spread = isnan(band->spread[k]) ? 0 : band->spread[k];
+        y[k] = factor * band->mean[k];
+        y[n + k] = factor * (band->mean[k] - spread);
+        y[2 * n + k] = factor * (band->mean[k] + spread);
+    }
+    *out = (mpt_series){.name = r->row.recipe,
+                        .n = band->n,
+                        .x = band->tokens,
+                        .y = y,
+                        .low = banded ? y + n : NULL,
+                        .high = banded ? y + 2 * n : NULL,
+                        .dots = band->n < 40,
+                        .aside = r->aside};
+    return MPT_OK;
+}
+
 /* One line a recipe; the bands lie in the comparison. */
 static mpt_status plot_bands(mpt_comparison *c, mpt_page *page, const mpt_plot *like,
                              bool evals, bool apart) {
@@ -47,27 +72,8 @@ static mpt_status plot_bands(mpt_comparison *c, mpt_page *page, const mpt_plot *
                                        : &r->loss;
         if (r->row.n_runs == 0 || !is_drawn(c, i))
             continue;
+        MPT_TRY(make_series(c, r, band, apart ? 100 : 1, &series[plot.n_series++]));
         any = any || band->n > 0; /* one without points keeps its colour for itself */
-        double factor = apart ? 100 : 1;
-        size_t n = (size_t)band->n;
-        double *y = mpt_arena_alloc(&c->arena, mpt_size_mul(n + 1, 3 * sizeof *y));
-        if (!y)
-            return MPT_OUT_OF_MEMORY;
-        for (size_t k = 0; k < n; k++) {
-            double spread = isnan(band->spread[k]) ? 0 : band->spread[k];
-            y[k] = factor * band->mean[k];
-            y[n + k] = factor * (band->mean[k] - spread);
-            y[2 * n + k] = factor * (band->mean[k] + spread);
-        }
-        bool banded = c->n_seeds > 1;
-        series[plot.n_series++] = (mpt_series){.name = r->row.recipe,
-                                               .n = band->n,
-                                               .x = band->tokens,
-                                               .y = y,
-                                               .low = banded ? y + n : NULL,
-                                               .high = banded ? y + 2 * n : NULL,
-                                               .dots = band->n < 40,
-                                               .aside = r->aside};
     }
     plot.series = series;
     if (any)
