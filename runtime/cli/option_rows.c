@@ -106,10 +106,12 @@ const mpt_command_row mpt_command_rows[MPT_COMMAND_COUNT] = {
         {"compare", "BASE.lua OTHER.lua...",
          "trains each with the same data, order, seed and initial weights: "
          "how far the loss is from that of BASE, what really ran in which "
-         "format, speed, memory; a table and a report",
+         "format, speed, memory; a table and a report. Run folders instead of recipes are "
+         "compared as they are",
          2, INT_MAX, "which recipes? The first is the one to compare with:",
          "  mptrun compare recipes/gpt2_bf16.lua recipes/gpt2_fp8.lua "
-         "recipes/gpt2_nvfp4.lua --data corpus.txt --seeds 3 --within 1%\n"},
+         "recipes/gpt2_nvfp4.lua --data corpus.txt --seeds 3 --within 1%\n"
+         "  mptrun compare runs/gpt2_bf16-1 runs/gpt2_fp8-1\n"},
     [MPT_COMMAND_SWEEP] =
         {"sweep", "RECIPE.lua",
          "lifts one thing at a time to BF16 and ranks what costs the loss", 1, 1,
@@ -118,8 +120,11 @@ const mpt_command_row mpt_command_rows[MPT_COMMAND_COUNT] = {
          "  mptrun sweep recipes/gpt2_nvfp4.lua --each-operand --data corpus.txt "
          "--set train.steps=200\n"},
     [MPT_COMMAND_REPORT] =
-        {"report", "RUN", "writes report.html of a run folder anew: plots of what it recorded",
-         1, 1, "which run folder?", "  mptrun report runs/gpt2_nvfp4-1\n"},
+        {"report", "RUN",
+         "writes report.html of a run folder anew: plots of what it recorded; in the folder of "
+         "a comparison or a sweep compare.html",
+         1, 1, "which run folder?",
+         "  mptrun report runs/gpt2_nvfp4-1\n  mptrun report runs/compare-1\n"},
     [MPT_COMMAND_HELP] = {"help", "[COMMAND]", "this text, or that of one command", 0, 1, NULL,
                           "  mptrun --help-recipe rounding\n"},
 };

@@ -108,7 +108,7 @@ static mpt_exit read_share(const mpt_option_row *row, const char *value, double 
     else if (end == value || *end)
         *out = -1;
     if (!isfinite(*out) || *out < 0 || *out > 1)
-        return bad_value(row, value, "a share such as 1% or 0.01");
+        return bad_value(row, value, "a share from 0 to 1, such as 1% or 0.01");
     return MPT_EXIT_DONE;
 }
 

@@ -73,6 +73,7 @@ typedef struct mpt_series {
     const double *low, *high; /* a shaded band around it, or NULL */
     bool dots;                /* with a dot at each point: for few of them */
     bool faint;               /* drawn behind the others, pale */
+    bool aside;               /* the axis fits the others, where there are any */
 } mpt_series;
 
 /* A place on the x axis: where a phase begins, where a step was skipped. One without a label is

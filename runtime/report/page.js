@@ -22,6 +22,16 @@ function svg(parent, name, attributes, text) {
   return e;
 }
 const colour = i => "var(--s" + (i % 8) + ")";
+// Behind the eight colours the lines change: whole, long dashes, dots, both.
+const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3]];
+const dashes = i => DASHES[Math.floor(i / 8) % DASHES.length];
+// The same line as the ground of a small box.
+function swatch(i) {
+  let at = 0;
+  const stops = dashes(i).map((n, k) => (k % 2 ? "transparent " : colour(i) + " ") + at + "px " +
+                                        (at += n) + "px");
+  return stops.length ? "repeating-linear-gradient(90deg," + stops.join(",") + ")" : colour(i);
+}
 
 // ---- numbers ----
 
@@ -106,7 +116,7 @@ function Plot(figure, data) {
   reset.onclick = () => { state.range = null; draw(); };
   data.series.forEach((s, i) => {
     const b = el(legend, "button", "", s.name);
-    b.style.setProperty("--c", colour(i));
+    b.style.setProperty("--c", swatch(i));
     b.title = "click to hide or show";
     b.onclick = () => {
       if (!state.off.delete(i)) state.off.add(i);
@@ -130,7 +140,8 @@ function Plot(figure, data) {
   function rangeY(rx) {
     let lo = Infinity, hi = -Infinity;
     const take = v => { if (shown(v)) { lo = Math.min(lo, v); hi = Math.max(hi, v); } };
-    for (const [s] of visible())
+    const fitted = visible().filter(p => !p[0].aside);
+    for (const [s] of fitted.length ? fitted : visible())
       s.x.forEach((x, k) => {
         if (x < rx[0] || x > rx[1]) return;
         take(s.y[k]);
@@ -189,7 +200,7 @@ function Plot(figure, data) {
     return d;
   }
   function drawSeries(p, group, s, i) {
-    const style = "stroke:" + colour(i);
+    const style = "stroke:" + colour(i) + ";stroke-dasharray:" + dashes(i).join(" ");
     if (s.low) {
       const ok = s.x.map((x, k) => k).filter(k => shown(s.low[k]) && shown(s.high[k]));
       const at = (k, v) => p.x(s.x[k]).toFixed(1) + " " + p.y(v[k]).toFixed(1);
@@ -257,7 +268,7 @@ function Plot(figure, data) {
     for (const [s, i] of visible()) {
       if (!s.x.length) continue;
       const k = nearest(s.x, at), y = s.y[k];
-      rows.push([colour(i), s.name + "  " + (y === null ? "not finite" : exact(y)) +
+      rows.push([swatch(i), s.name + "  " + (y === null ? "not finite" : exact(y)) +
                  (s.x[k] === at ? "" : "  (at " + exact(s.x[k]) + ")")]);
     }
     const near = (place.rx[1] - place.rx[0]) / (place.right - LEFT) * 4;

@@ -126,6 +126,7 @@ static void put_series(mpt_page *page, const mpt_series *s) {
     put_text(page, s->name);
     put(page, s->dots ? ",\"dots\":true" : "");
     put(page, s->faint ? ",\"faint\":true" : "");
+    put(page, s->aside ? ",\"aside\":true" : "");
     put_picked(page, "x", s->x, &p, 12);
     put_picked(page, "y", s->y, &p, 6);
     if (s->low && s->high) {

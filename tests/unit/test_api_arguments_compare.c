@@ -8,11 +8,12 @@
 
 static const char *const rows[] = {
     "mpt_comparison_create mpt_comparison_destroy mpt_comparison_get mpt_comparison_verdict "
-    "mpt_comparison_print mpt_comparison_write_page mpt_program_comparable mpt_program_lift"};
+    "mpt_comparison_print mpt_comparison_write_page mpt_program_comparable mpt_program_lift "
+    "mpt_comparison_write_index mpt_comparison_open"};
 
 static void wrong_create(compare_case *c) {
     mpt_comparison *out = NULL;
-    mpt_compare_options half = {.size = 4}, nan = MPT_COMPARE_OPTIONS_INIT;
+    mpt_compare_options half = {.size = 4}, nan = MPT_COMPARE_OPTIONS_INIT, find = nan;
     mpt_compare_run runs[2] = {c->runs[0], c->runs[0]};
     nan.within = (double)NAN;
     BARE(mpt_comparison_create(NULL, c->runs, 1, NULL, &out));
@@ -34,6 +35,14 @@ static void wrong_create(compare_case *c) {
     runs[1] = (mpt_compare_run){.folder = c->runs[0].folder, .recipe = 1, .seed = 9};
     refused(c->ctx, mpt_comparison_create(c->ctx, runs, 2, NULL, &out),
             "no run is of recipe 0");
+    runs[0].recipe = 0;
+    runs[1] = (mpt_compare_run){.folder = "x", .recipe = 1, .not_begun = true};
+    refused(c->ctx, mpt_comparison_create(c->ctx, runs, 2, NULL, &out),
+            "runs[1] is not begun and has no name");
+    find.find_recipes = true;
+    runs[1].name = "x";
+    refused(c->ctx, mpt_comparison_create(c->ctx, runs, 2, &find, &out),
+            "its recipe cannot be found");
     runs[0].folder = NULL;
     refused(c->ctx, mpt_comparison_create(c->ctx, runs, 1, NULL, &out), "has no folder");
     assert_null(out);
@@ -42,7 +51,7 @@ static void wrong_create(compare_case *c) {
 static void test_call_when_arguments_are_wrong_then_they_are_named(void **s) {
     (void)s;
     compare_case c;
-    mpt_comparison *comparison;
+    mpt_comparison *comparison, *opened = NULL;
     mpt_comparison_row row;
     mpt_lift_view lift;
     case_open(&c);
@@ -58,6 +67,12 @@ static void test_call_when_arguments_are_wrong_then_they_are_named(void **s) {
     refused(c.ctx, mpt_comparison_print(comparison, true, NULL, NULL), "write is NULL");
     BARE(mpt_comparison_write_page(NULL, "x"));
     refused(c.ctx, mpt_comparison_write_page(comparison, NULL), "path is NULL");
+    BARE(mpt_comparison_write_index(NULL, "x"));
+    refused(c.ctx, mpt_comparison_write_index(comparison, NULL), "path is NULL");
+    BARE(mpt_comparison_open(NULL, "x", &opened));
+    refused(c.ctx, mpt_comparison_open(c.ctx, NULL, &opened), "path is NULL");
+    refused(c.ctx, mpt_comparison_open(c.ctx, "x", NULL), "out is NULL");
+    assert_null(opened);
     assert_false(mpt_program_lift(NULL, MPT_LIFT_GEMMS, 0, &lift));
     case_end(&c, comparison);
 }
