@@ -101,7 +101,7 @@ mpt_status mpt_run_read_lines(mpt_run_data *data, const char *name, bool needed,
     if (!path)
         return MPT_OUT_OF_MEMORY;
     mpt_status status = mpt_lines_open(data->ctx, path, &lines);
-    if (status != MPT_OK && !needed && status != MPT_OUT_OF_MEMORY)
+    if ((status == MPT_NOT_FOUND || status == MPT_IO) && !needed)
         return mpt_run_note(data, "%s cannot be read, so what it would show is left out", name);
     MPT_TRY(status);
     status = take_lines(data, lines, take, &t);
@@ -152,7 +152,7 @@ static mpt_status read_plan(mpt_run_data *data) {
     if (!path)
         return MPT_OUT_OF_MEMORY;
     mpt_status status = mpt_file_map_open(data->ctx, MPT_NOWHERE, path, &map);
-    if (status == MPT_OUT_OF_MEMORY)
+    if (status == MPT_OUT_OF_MEMORY || status == MPT_DATA)
         return status;
     if (status != MPT_OK)
         return mpt_run_note(data, "plan.json cannot be read, so the plan is left out");
@@ -177,7 +177,7 @@ static mpt_status read_recipe(mpt_run_data *data) {
         return MPT_OUT_OF_MEMORY;
     mpt_status status = mpt_file_map_open(data->ctx, MPT_NOWHERE, path, &map);
     if (status != MPT_OK)
-        return status == MPT_OUT_OF_MEMORY ? status : MPT_OK;
+        return status == MPT_NOT_FOUND || status == MPT_IO ? MPT_OK : status;
     size_t n = map.size <= MOST_RECIPE ? map.size : 0;
     if (n > 0 && (data->recipe = mpt_arena_alloc(&data->arena, n + 1)))
         memcpy(data->recipe, map.data, n);
@@ -185,11 +185,20 @@ static mpt_status read_recipe(mpt_run_data *data) {
     return n > 0 && !data->recipe ? MPT_OUT_OF_MEMORY : MPT_OK;
 }
 
+static mpt_status fail_folder(mpt_ctx *ctx, const char *folder) {
+    mpt_status status =
+        MPT_FAIL(ctx, MPT_NOT_FOUND, MPT_NOWHERE, "%s: %s", folder,
+                 mpt_file_exists(folder) ? "is a file, and no folder of a run"
+                                         : "there is no such folder");
+    mpt_hint(ctx, "name the folder of a run, such as runs/NAME-1");
+    return status;
+}
+
 mpt_status mpt_run_data_read(mpt_ctx *ctx, const char *folder, mpt_run_data *data) {
     *data = (mpt_run_data){.ctx = ctx, .folder = folder, .last_eval = NAN};
     mpt_arena_init(&data->arena, ctx);
     if (!mpt_file_is_folder(folder))
-        return MPT_FAIL(ctx, MPT_NOT_FOUND, MPT_NOWHERE, "%s: there is no such folder", folder);
+        return fail_folder(ctx, folder);
     mpt_status status = mpt_run_read_lines(data, "metrics.jsonl", true, mpt_run_take_metrics);
     if (status == MPT_NOT_FOUND)
         mpt_hint(ctx, "name the folder of a run, which has one");
