@@ -127,8 +127,8 @@ static int64_t find_step(FILE *file, int64_t step) {
 }
 
 /* Opens a file of lines, one a step at most, behind those of the first `step` steps. */
-static mpt_exit open_lines(const mpt_folder *folder, const char *name, int64_t step,
-                           FILE **out, int64_t *out_whole) {
+static mpt_exit open_lines(const mpt_folder *folder, const char *name, int64_t step, FILE **out,
+                           int64_t *out_whole) {
     path_text path = path_of(folder, name, "");
     mpt_exit opened = mpt_folder_reopen(path.text, true, out);
     if (opened != MPT_EXIT_DONE)

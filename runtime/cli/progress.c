@@ -41,7 +41,8 @@ static void make_plain(char *text) {
             *text = '?';
 }
 
-/* 37 of 200 steps  loss 5.2130 (1.71 over the floor)  1234 tokens/s  ETA 2:31  four_bit  3 skipped
+/* 37 of 200 steps  loss 5.2130 (1.71 over the floor)  1234 tokens/s  ETA 2:31  four_bit  3
+ * skipped
  *
  * Steps that are done are counted; "step N" in warnings and files is a step's number, from 0.
  * Where the columns do not hold all of it, what can best be missed goes first, so that the

@@ -14,6 +14,7 @@ mpt_exit mpt_cli_report(mpt_ctx *ctx, const mpt_options *options) {
     while (n > 1 && folder[n - 1] == '/')
         n--;
     if (!options->quiet)
-        printf("report in %.*s%sreport.html\n", (int)n, folder, folder[n - 1] == '/' ? "" : "/");
+        printf("report in %.*s%sreport.html\n", (int)n, folder,
+               folder[n - 1] == '/' ? "" : "/");
     return MPT_EXIT_DONE;
 }

@@ -155,8 +155,8 @@ static mpt_exit open_folder(resuming *r, const mpt_options *said) {
         mpt_progress_note(
             r->run.progress,
             "mptrun: warning: %s is no good checkpoint but the state in which training had "
-            "stopped itself; without a change it stops again, so begin anew with what %s/"
-            MPT_FOLDER_DIAGNOSIS " advised, and with train.checkpoint.every",
+            "stopped itself; without a change it stops again, so begin anew with what "
+            "%s/" MPT_FOLDER_DIAGNOSIS " advised, and with train.checkpoint.every",
             r->from.path, r->run.folder.path);
     return result;
 }

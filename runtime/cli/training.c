@@ -97,8 +97,8 @@ static mpt_status evaluate_between(mpt_training *r) {
     mpt_progress_validating(r->progress, done);
     mpt_status status = mpt_trainer_eval(r->trainer, r->info.eval_batches, &loss);
     if (status == MPT_OK && !r->options->quiet)
-        mpt_progress_note(r->progress, "validation loss after %lld steps %.4f",
-                          (long long)done, loss);
+        mpt_progress_note(r->progress, "validation loss after %lld steps %.4f", (long long)done,
+                          loss);
     return status == MPT_OK ? mpt_events_eval(r->events, done, loss) : status;
 }
 
@@ -109,7 +109,8 @@ static mpt_status save_if_due(mpt_training *r) {
     return mpt_trainer_checkpoint(r->trainer, false);
 }
 
-/* What the run folder holds of a step beside its metrics, also of the one that ended the run. */
+/* What the run folder holds of a step beside its metrics, also of the one that ended the run.
+ */
 static mpt_status record_step(mpt_training *r, double seconds) {
     double tokens = (double)r->info.batch * (double)r->info.sequence;
     r->n_done++;

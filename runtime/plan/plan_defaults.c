@@ -73,8 +73,7 @@ static void add_record(finder *f, const char *path, const mpt_record *record,
         if (inner) {
             char inner_path[64];
             snprintf(inner_path, sizeof inner_path, "%s.%s", path, field->name);
-            add_record(f, inner_path, inner,
-                       (const char *)object + (own ? field->offset : 0));
+            add_record(f, inner_path, inner, (const char *)object + (own ? field->offset : 0));
         } else if (!said && has_default(field)) {
             add(f, path, field->name, value_of(f, field));
         }

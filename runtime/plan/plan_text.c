@@ -191,7 +191,8 @@ static void print_phases(const mpt_plan *plan, mpt_str *out) {
 /* ---- what was filled in, warnings ---- */
 
 /* In the words of --set, none of them broken over two lines. Those of the autocast table
- * (plan_ops.c) and of what is saved and watched (plan_watch.c) have lines of their own above. */
+ * (plan_ops.c) and of what is saved and watched (plan_watch.c) have lines of their own above.
+ */
 static void print_defaults(const mpt_plan *plan, mpt_str *out) {
     static const char ops[] = "precision.ops.";
     mpt_str text;

@@ -26,8 +26,9 @@ typedef struct field_values {
     } of[MOST_FIELDS];
 } field_values;
 
-MPT_PRINTF(5, 6) static void add(field_values *list, const char *name, const mpt_record *record,
-                                 const void *object, const char *fmt, ...) {
+MPT_PRINTF(5, 6)
+static void add(field_values *list, const char *name, const mpt_record *record,
+                const void *object, const char *fmt, ...) {
     va_list args;
     const char *dot = strrchr(name, '.');
     va_start(args, fmt);
@@ -45,7 +46,10 @@ static void say_fields(const field_values *list, mpt_words *out) {
         for (int i = 0; i < list->n; i++) {
             if (list->of[i].set != (set == 1))
                 continue;
-            mpt_words_add(out, "%s%s=%s", said == 0 ? "" : said == before ? ", " : " ",
+            mpt_words_add(out, "%s%s=%s",
+                          said == 0        ? ""
+                          : said == before ? ", "
+                                           : " ",
                           list->of[i].name, list->of[i].value);
             said++;
         }

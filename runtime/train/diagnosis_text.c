@@ -131,8 +131,6 @@ void mpt_diagnosis_event(const mpt_trainer *trainer, mpt_metrics_line *line) {
     mpt_metrics_begin(line, "diagnosis");
     mpt_metrics_integer(line, "step", d->step);
     mpt_metrics_string(line, "reason", reasons[d->reason]);
-    reason_text(trainer, text);
-    mpt_metrics_string(line, "text", text);
     add_first(trainer, line);
     if (gradient_name(trainer)) {
         mpt_metrics_string(line, "gradient", gradient_name(trainer));
@@ -145,6 +143,8 @@ void mpt_diagnosis_event(const mpt_trainer *trainer, mpt_metrics_line *line) {
         mpt_metrics_number(line, "loss_scale", d->bad.loss_scale);
         mpt_metrics_pairs(line, "loss_scales", changes[0], n);
     }
+    reason_text(trainer, text);
+    mpt_metrics_string(line, "text", text);
     advice_text(trainer, text);
     mpt_metrics_string(line, "advice", text);
 }
