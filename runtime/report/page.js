@@ -359,14 +359,19 @@ function Heat(figure, data) {
   el(scale, "i").style.background =
     "linear-gradient(90deg," + [0, .25, .5, .75, 1].map(viridis).join(",") + ")";
   el(scale, "span", "", short(hi) + "  " + data.value);
-  // A column reaches from its count to the next one; where none was due, as far as most do.
-  const n = data.x.length, last = n ? data.x[n - 1] : 0;
-  const gaps = data.x.slice(1).map((x, c) => x - data.x[c]);
-  const usual = gaps.slice().sort((a, b) => a - b)[gaps.length >> 1] || Math.abs(last) || 1;
-  const ends = gaps.map((gap, c) => data.x[c] + (gap > 1.5 * usual ? usual : gap));
-  ends.push(data.x_high !== null && data.x_high > last ? Math.min(last + usual, data.x_high) : last + usual);
-  const rx = [data.x_low !== null ? Math.min(data.x_low, n ? data.x[0] : 0) : n ? data.x[0] : 0,
-              data.x_high !== null ? Math.max(data.x_high, ends[ends.length - 1]) : ends[ends.length - 1]];
+  // A column reaches from the count before to its own, as the tokens of its steps do; where none
+  // was due before, as far as most do.
+  const n = data.x.length, first = n ? data.x[0] : 0, last = n ? data.x[n - 1] : 0;
+  const gaps = data.x.map((x, c) => x - (c ? data.x[c - 1] : 0)).slice(1);
+  const usual = gaps.slice().sort((a, b) => a - b)[gaps.length >> 1] || Math.abs(first) || 1;
+  const from = data.x.map((x, c) =>
+    c === 0 ? Math.max(Math.min(0, x), x - usual) :
+    gaps[c - 1] > 1.5 * usual ? x - usual : data.x[c - 1]);
+  for (const m of data.marks) // a phase begins: counts of it reach no further back
+    if (m.label !== undefined)
+      data.x.forEach((x, c) => { if (m.x < x && m.x > from[c]) from[c] = m.x; });
+  const rx = [Math.min(n ? from[0] : 0, data.x_low !== null ? data.x_low : Infinity),
+              Math.max(last, data.x_high !== null ? data.x_high : -Infinity)];
   if (!(rx[1] > rx[0])) rx[1] = rx[0] + 1;
   const say = v => v === "inf" ? "nothing lost" : v === "-inf" ? "all lost" :
                    v === null ? "none" : exact(v);
@@ -381,8 +386,7 @@ function Heat(figure, data) {
       root.setAttribute("height", height);
       root.setAttribute("viewBox", "0 0 " + full + " " + height);
     }
-    const single = n === 1 && rx[0] === data.x[0] ? data.x[0] : null;
-    drawX(below, Object.assign({top: 0, bottom: 4}, place), data.x_name, single);
+    drawX(below, Object.assign({top: 0, bottom: 4}, place), data.x_name, null);
     drawMarks(above, Object.assign({top: NAMES + 4, bottom: NAMES}, place),
               data.marks.filter(m => m.label !== undefined));
     for (const m of data.marks)
@@ -407,7 +411,7 @@ function Heat(figure, data) {
       const share = v === "inf" ? 1 : v === "-inf" ? 0 : (v - lo) / (hi - lo);
       pen.fillStyle = viridis(share);
       const at = x => Math.round((x - rx[0]) / (rx[1] - rx[0]) * canvas.width);
-      const x0 = at(data.x[c]), x1 = Math.max(x0 + 1, at(ends[c]));
+      const x1 = at(data.x[c]), x0 = Math.min(x1 - 1, at(from[c]));
       pen.fillRect(x0, Math.round(r * ROW * ratio), x1 - x0,
                    Math.round((ROW - 1) * ratio));
     }));
@@ -419,9 +423,9 @@ function Heat(figure, data) {
   canvas.onpointermove = e => {
     const r = canvas.getBoundingClientRect();
     const want = rx[0] + (e.clientX - r.left) / r.width * (rx[1] - rx[0]);
-    const c = data.x.filter(x => x <= want).length - 1;
+    const c = data.x.findIndex(x => x >= want);
     const row = data.rows[Math.floor((e.clientY - r.top) / ROW)];
-    if (!row || c < 0 || want > ends[c]) { box.hide(); return; }
+    if (!row || c < 0 || want < from[c]) { box.hide(); return; }
     box.show(e, row.name, [[null, data.x_name + " " + exact(data.x[c])],
                            [null, data.value + " " + say(row.v[c])]]);
   };
