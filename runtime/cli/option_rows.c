@@ -199,8 +199,8 @@ const mpt_option_row mpt_option_rows[] = {
     {"dtype", 0, "NAME", MPT_OPTION_CHOICE, EXPORT, AT(dtype), dtypes,
      "fp32 (default), bf16 or fp16: of the weights in the file"},
     {"quiet", 'q', NULL, MPT_OPTION_FLAG,
-     RUN | QUANTIZE | PROBE | EVAL | SAMPLE | RESUME | TRAINS, AT(quiet), NULL,
-     "no plan and no progress, only the result"},
+     RUN | QUANTIZE | PROBE | EVAL | SAMPLE | RESUME | REPORT | TRAINS, AT(quiet), NULL,
+     "no plan and no progress, only the result; report: not a word"},
     {"json", 0, NULL, MPT_OPTION_FLAG, READERS | TENSORS | TOKENS | EVAL | TRAINS, AT(json),
      NULL, "the plan (with --schedule: the schedule) or the result as JSON"},
     {"tokens", 0, "FILE|N", MPT_OPTION_TEXT, EVAL | SAMPLE, AT(tokens), NULL,
@@ -316,10 +316,12 @@ void mpt_options_help(FILE *out, mpt_command command) {
         if (all || i == (int)command)
             print_row(out, left, mpt_command_rows[i].doc);
     }
-    fprintf(out, "\noptions:\n");
-    for (int i = 0; i < mpt_n_option_rows; i++)
-        if (all || mpt_option_rows[i].commands & (1u << command))
-            print_option(out, &mpt_option_rows[i]);
+    for (int i = 0, n = 0; i < mpt_n_option_rows; i++) {
+        if (!all && !(mpt_option_rows[i].commands & (1u << command)))
+            continue;
+        fputs(n++ == 0 ? "\noptions:\n" : "", out);
+        print_option(out, &mpt_option_rows[i]);
+    }
     if (all || command == MPT_COMMAND_RUN || command == MPT_COMMAND_PLAN) {
         fprintf(out, "\nstages for --dump and --until:\n ");
         for (int i = 0; mpt_stage_name(i); i++)

@@ -1,7 +1,6 @@
 /* A run folder read back: recipe.lua, the command line that stands behind it as comments, and
  * the newest checkpoint. run.c writes what is read here. */
 #include <dirent.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,11 +16,12 @@ static mpt_exit fail(const char *path, const char *what) {
 }
 
 static mpt_exit read_text(mpt_past_run *past) {
-    FILE *file = fopen(past->recipe, "rb");
+    FILE *file;
+    mpt_exit opened = mpt_folder_reopen(past->recipe, false, &file);
+    if (opened != MPT_EXIT_DONE)
+        return opened;
     if (!file)
-        return fail(past->recipe, errno == ENOENT
-                                      ? "no such file: a run folder has the recipe that was run"
-                                      : strerror(errno));
+        return fail(past->recipe, "no such file: a run folder has the recipe that was run");
     past->text = malloc(TEXT_MAX + 1);
     size_t n = past->text ? fread(past->text, 1, TEXT_MAX, file) : 0;
     bool failed = !past->text || ferror(file);

@@ -12,6 +12,7 @@
 #include "exec/backend.h"
 #include "plan/fields.h"
 #include "plan/json.h"
+#include "plan/plan_watch.h"
 #include "recipe/use.h"
 
 static json_t *integer(double value) {
@@ -293,11 +294,12 @@ static json_t *training_fields(const mpt_program *program, mpt_arena *arena) {
 
 static json_t *training(const mpt_program *program, mpt_arena *arena) {
     const mpt_train *train = &program->train;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o}", "steps", (json_int_t)train->steps,
-                     "batch", (json_int_t)train->batch, "micro_batch",
-                     (json_int_t)train->micro_batch, "sequence", (json_int_t)train->sequence,
-                     "seed", (json_int_t)train->seed, "fields",
-                     training_fields(program, arena));
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "steps", (json_int_t)train->steps,
+        "batch", (json_int_t)train->batch, "micro_batch", (json_int_t)train->micro_batch,
+        "sequence", (json_int_t)train->sequence, "seed", (json_int_t)train->seed, "checkpoint",
+        mpt_plan_checkpoint_json(train), "watch", mpt_plan_watch_json(train), "telemetry",
+        mpt_plan_telemetry_json(train), "fields", training_fields(program, arena));
 }
 
 static json_t *whole(const mpt_program *program, const mpt_plan *plan, mpt_arena *arena) {

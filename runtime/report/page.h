@@ -112,6 +112,9 @@ typedef struct mpt_heat {
     int n_rows;
     const double *x; /* [n_columns] */
     int n_columns;
+    double x_low, x_high;  /* ends of the axis, where they differ; else those of x */
+    const mpt_mark *marks; /* those with a label are shown */
+    int n_marks;
     const double *values; /* [n_rows, n_columns] */
     double low, high;     /* ends of the colours; NAN: those of the values */
 } mpt_heat;

@@ -83,6 +83,28 @@ static void advice_text(const mpt_trainer *trainer, char out[TEXT]) {
 
 /* ---- the event ---- */
 
+/* "20 steps in a row were skipped" */
+static void reason_text(const mpt_trainer *trainer, char out[TEXT]) {
+    const mpt_watch_counts *counts = &trainer->watch.counts;
+    switch (trainer->diagnosis.reason) {
+    case MPT_STOP_MAX_SKIPS:
+        snprintf(out, TEXT, "%d step%s in a row %s skipped", trainer->skips_in_a_row,
+                 trainer->skips_in_a_row == 1 ? "" : "s",
+                 trainer->skips_in_a_row == 1 ? "was" : "were");
+        return;
+    case MPT_STOP_NONFINITE:
+        snprintf(out, TEXT, "a gradient is not finite, and train.watch.nonfinite is 'stop'");
+        return;
+    case MPT_STOP_ROLLBACKS:
+        snprintf(out, TEXT, "after %lld rollbacks to step %lld the spike is there again",
+                 (long long)counts->rolled_times, (long long)counts->rolled_to);
+        return;
+    default:
+        snprintf(out, TEXT, "%lld of %lld steps were skipped",
+                 (long long)trainer->watch.counts.skipped, (long long)trainer->attempted);
+    }
+}
+
 static void add_first(const mpt_trainer *trainer, mpt_metrics_line *line) {
     static const char *const passes[] = {"prepare", "forward", "backward", "update"};
     const mpt_bad_tensor *first = &trainer->diagnosis.first;
@@ -105,7 +127,7 @@ static void add_first(const mpt_trainer *trainer, mpt_metrics_line *line) {
 void mpt_diagnosis_event(const mpt_trainer *trainer, mpt_metrics_line *line) {
     const mpt_diagnosis *d = &trainer->diagnosis;
     double changes[EVENT_CHANGES][2];
-    char advice[TEXT];
+    char text[TEXT];
     mpt_metrics_begin(line, "diagnosis");
     mpt_metrics_integer(line, "step", d->step);
     mpt_metrics_string(line, "reason", reasons[d->reason]);
@@ -121,33 +143,13 @@ void mpt_diagnosis_event(const mpt_trainer *trainer, mpt_metrics_line *line) {
         mpt_metrics_number(line, "loss_scale", d->bad.loss_scale);
         mpt_metrics_pairs(line, "loss_scales", changes[0], n);
     }
-    advice_text(trainer, advice);
-    mpt_metrics_string(line, "advice", advice);
+    reason_text(trainer, text);
+    mpt_metrics_string(line, "text", text);
+    advice_text(trainer, text);
+    mpt_metrics_string(line, "advice", text);
 }
 
 /* ---- the error ---- */
-
-/* "20 steps in a row were skipped" */
-static void reason_text(const mpt_trainer *trainer, char out[TEXT]) {
-    const mpt_watch_counts *counts = &trainer->watch.counts;
-    switch (trainer->diagnosis.reason) {
-    case MPT_STOP_MAX_SKIPS:
-        snprintf(out, TEXT, "%d step%s in a row %s skipped", trainer->skips_in_a_row,
-                 trainer->skips_in_a_row == 1 ? "" : "s",
-                 trainer->skips_in_a_row == 1 ? "was" : "were");
-        return;
-    case MPT_STOP_NONFINITE:
-        snprintf(out, TEXT, "a gradient is not finite, and train.watch.nonfinite is 'stop'");
-        return;
-    case MPT_STOP_ROLLBACKS:
-        snprintf(out, TEXT, "after %lld rollbacks to step %lld the spike is there again",
-                 (long long)counts->rolled_times, (long long)counts->rolled_to);
-        return;
-    default:
-        snprintf(out, TEXT, "%lld of %lld steps were skipped",
-                 (long long)trainer->watch.counts.skipped, (long long)trainer->attempted);
-    }
-}
 
 /* "; first bad tensor: ...", or what stood out where all were finite. */
 static void cause_text(const mpt_trainer *trainer, char out[TEXT]) {
