@@ -122,10 +122,14 @@ void mpt_progress_step(mpt_progress *progress, const mpt_step_result *step, doub
 
 void mpt_progress_validating(mpt_progress *progress, int64_t done) {
     char line[LINE_MAX_TEXT];
+    int columns = progress->live ? mpt_progress_columns(STDERR_FILENO, 80) : LINE_MAX_TEXT;
     int length = snprintf(line, sizeof line, "%lld of %lld steps  validating", (long long)done,
                           (long long)progress->steps);
     if (progress->quiet)
         return;
+    if (length >= columns) /* the word goes, and is not cut */
+        length = snprintf(line, sizeof line, "%lld of %lld steps", (long long)done,
+                          (long long)progress->steps);
     if (progress->live)
         draw(progress, line, length);
     else if (done >= progress->steps)

@@ -62,7 +62,7 @@ static void *watch(void *ud) {
 }
 
 void mpt_signals_begin(mpt_signals *signals, const char *unit) {
-    signals->unit = unit;
+    *signals = (mpt_signals){.unit = unit}; /* nobody has asked yet, whatever stood there */
     block(true);
     signals->watched = pthread_create(&signals->thread, NULL, watch, signals) == 0;
     if (!signals->watched)

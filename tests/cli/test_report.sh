@@ -137,6 +137,7 @@ if command -v script >/dev/null 2>&1; then
         grep -qE '(steps|loss [0-9]+\.[0-9]{4}.*|main|[0-9]:[0-9]{2}|validating) *$' lines ||
             wrong "the line of progress is cut"
         if grep -E 'loss *$|loss [0-9]+\.?[0-9]{0,3} *$' lines; then wrong "a number is cut"; fi
+        if grep 'steps  v' lines | grep -v 'validating *$'; then wrong "a word is cut"; fi
         [ "$(awk '{ sub(/ *$/, "") } length > most { most = length } END { print most }' lines)" -lt \
             "$columns" ] || wrong "the line of progress wraps"
     done
