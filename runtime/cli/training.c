@@ -245,6 +245,17 @@ static mpt_status finish(mpt_training *r) {
     return status;
 }
 
+/* A signal came before the first step: there is nothing to save, and the folder begins anew or
+ * goes on from where it was. The status is the signal's, as it is before training; of several
+ * runs, who runs them tells. */
+static mpt_exit end_unbegun(mpt_training *r) {
+    mpt_progress_note(
+        r->progress,
+        "mptrun: ended before its first step, as %s asked; mptrun resume %s goes on",
+        mpt_signals_name(r->stopped_by), r->folder.path);
+    return r->part ? MPT_EXIT_DONE : (mpt_exit)(128 + r->stopped_by);
+}
+
 /* A failed write was said where it happened; everything else is in the context. */
 static mpt_exit fail(mpt_training *r, mpt_status status) {
     mpt_exit result = MPT_EXIT_MACHINE;
@@ -323,6 +334,8 @@ mpt_exit mpt_training_go(mpt_training *r) {
         status = mpt_trainer_checkpoint(r->trainer, false);
     if (status == MPT_OK)
         status = train(r);
+    if (status == MPT_OK && r->stopped_by && r->n_done == 0)
+        return end_unbegun(r);
     if (status == MPT_OK)
         status = finish(r);
     mpt_exit result = status == MPT_OK ? MPT_EXIT_DONE : fail(r, status);

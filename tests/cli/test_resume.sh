@@ -85,6 +85,17 @@ try resume threads --quiet --threads 2
 want_status 0
 same threads
 
+# More threads than cores: said, and as good.
+many=$(($(getconf _NPROCESSORS_ONLN) + 1))
+back many 10
+try resume many --quiet --threads $many
+want_status 0
+want_err "^mptrun: --threads $many is more than this machine's"
+same many
+try saves.lua --out wide --quiet --threads $many
+want_status 0
+same wide
+
 # Lines that the checkpoint counts on are gone: that is said.
 back lost 10
 head -n 5 whole/metrics.jsonl >lost/metrics.jsonl
