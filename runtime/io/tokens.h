@@ -56,6 +56,8 @@ typedef struct mpt_tokens {
     int64_t n;
     const unsigned char *data; /* n ids, aligned to nothing; NULL where n is 0 */
     int64_t largest;           /* id; -1 where there is none. By mpt_tokens_check */
+    uint64_t
+        sum; /* over all ids in their order, the same in every format. By mpt_tokens_check */
     /* Megatron's: documents are runs of sequences. Little-endian, aligned to nothing. */
     int64_t n_sequences, n_documents;
     const unsigned char *lengths;    /* int32[n_sequences], in tokens */

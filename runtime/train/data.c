@@ -262,6 +262,15 @@ void mpt_data_state_vocab(mpt_data *data, const mpt_tokens *tokens, int64_t voca
     data->id_limit = limit;
 }
 
+void mpt_data_take_sum(mpt_data *data, const mpt_tokens *tokens, bool held_out) {
+    uint64_t chain[4] = {data->sum, tokens->sum, (uint64_t)tokens->n, held_out};
+    data->sum = mpt_hash(chain, sizeof chain);
+}
+
+uint64_t mpt_data_sum(const mpt_data *data) {
+    return data->sum;
+}
+
 bool mpt_data_states_vocab(const mpt_data *data) {
     return !data->unstated;
 }

@@ -37,6 +37,10 @@ mpt_status mpt_data_check_model(const mpt_data *data, int64_t vocab);
 
 const char *mpt_data_describe(const mpt_data *data); /* "synthetic language, 128 words" */
 
+/* A sum over every id of every file, wherever they lie and whatever their format; 0 where the
+ * data are no files. */
+uint64_t mpt_data_sum(const mpt_data *data);
+
 /* What the run that was settled takes of it: "shuffled, 2.3 epochs of 1,000 windows; validation
  * on the last 10 % of it, 111 windows". NULL where the data never ends. */
 const char *mpt_data_describe_run(const mpt_data *data);

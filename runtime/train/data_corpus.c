@@ -182,6 +182,7 @@ static mpt_status add_shard(mpt_data *data, const mpt_corpus_spec *spec, const c
     MPT_TRY(status);
     MPT_TRY(mpt_tokens_check(t, spec->words));
     mpt_data_state_vocab(data, t, spec->words);
+    mpt_data_take_sum(data, t, held_out);
     return MPT_OK;
 }
 
