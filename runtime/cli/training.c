@@ -196,13 +196,16 @@ static FILE *results(const mpt_training *r) {
 static void print_watch(const mpt_training *r) {
     FILE *out = results(r);
     mpt_watch_view w;
-    if (!mpt_trainer_watch(r->trainer, &w) || w.skipped + w.spikes + w.near_end == 0)
+    if (!mpt_trainer_watch(r->trainer, &w) ||
+        (w.skipped + w.spikes + w.near_end == 0 && w.high_since < 0))
         return;
     fprintf(out, "watch: %lld skipped, %lld spike%s (%lld left out, %lld rollback%s)",
             (long long)w.skipped, (long long)w.spikes, w.spikes == 1 ? "" : "s",
             (long long)w.left_out, (long long)w.rollbacks, w.rollbacks == 1 ? "" : "s");
     if (w.near_end > 0)
         fprintf(out, ", %lld steps near the end of FP16", (long long)w.near_end);
+    if (w.high_since >= 0)
+        fprintf(out, ", a loss far above the first since step %lld", (long long)w.high_since);
     fprintf(out, "\n");
 }
 
@@ -283,7 +286,8 @@ static mpt_exit write_diagnosis(mpt_training *r) {
 static void give_up(mpt_training *r, const char *checkpoints) {
     mpt_checkpoint_info good;
     (void)write_diagnosis(r);
-    print_watch(r);
+    if (!r->saved || r->part) /* else the result has it */
+        print_watch(r);
     if (r->saved)
         return;
     mpt_status found = mpt_checkpoint_find(r->ctx, checkpoints, &good);

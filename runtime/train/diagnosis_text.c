@@ -13,8 +13,8 @@
 
 enum { TEXT = 768, EVENT_CHANGES = 8 };
 
-static const char *const reasons[] = {"none", "max_skips", "nonfinite", "rollbacks",
-                                      "diverged"};
+static const char *const reasons[] = {"none",      "max_skips", "nonfinite",
+                                      "rollbacks", "diverged",  "high_loss"};
 
 static const char *fault_name(bool nan) {
     return nan ? "NaN" : "Inf";
@@ -49,6 +49,9 @@ static void first_text(const mpt_trainer *trainer, char out[TEXT]) {
 
 /* Spikes, and weights, for which the layer's format is not to blame. */
 static const char *advice_apart(const mpt_trainer *trainer) {
+    if (trainer->diagnosis.reason == MPT_STOP_HIGH_LOSS)
+        return "lower the learning rate or warm up longer; where another precision does train, "
+               "mptrun sweep tells which format is to blame";
     if (gradient_name(trainer) == NULL)
         return "lower the learning rate or warm up longer; where the loss has another level "
                "for "
@@ -139,6 +142,10 @@ static void reason_text(const mpt_trainer *trainer, char out[TEXT]) {
     case MPT_STOP_NONFINITE:
         snprintf(out, TEXT, "a gradient is not finite, and train.watch.nonfinite is 'stop'");
         return;
+    case MPT_STOP_HIGH_LOSS:
+        snprintf(out, TEXT, "at the end the loss is far above the first, which was %.4g",
+                 trainer->watch.first_loss);
+        return;
     case MPT_STOP_ROLLBACKS:
         snprintf(out, TEXT, "after %lld rollbacks to step %lld the spike is there again",
                  (long long)counts->rolled_times, (long long)counts->rolled_to);
@@ -157,7 +164,8 @@ static void cause_text(const mpt_trainer *trainer, char out[TEXT]) {
     if (gradient_name(trainer))
         snprintf(out, TEXT, "first bad tensor: %.700s", first);
     else
-        snprintf(out, TEXT, "the last for a spike, with loss %.4g and gradient norm %.4g",
+        snprintf(out, TEXT, "%s loss %.4g and gradient norm %.4g",
+                 d->reason == MPT_STOP_MAX_SKIPS ? "the last for a spike, with" : "it has",
                  d->bad.loss, d->bad.grad_norm);
 }
 

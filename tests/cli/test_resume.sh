@@ -181,6 +181,32 @@ for change in 'precision.state.adam_v=bf16:parameter .* moments fp32 fp32 in it,
     want_err "${change#*:}"
 done
 
+# ---- a loss that leaves for good ----
+
+# A second moment in FP16 underflows, and the steps become huge. The spike watch takes the new
+# level for normal; the end does not.
+sed -e 's/precision = {/precision = { state = { adam_v = fp16 },/' -e 's/small/leaves/' \
+    -e "s/steps = 3, .*/steps = 30, batch = 2, sequence = 16, lr = constant { peak = 1e-2 }, checkpoint = { every = 12 } },/" \
+    -e 's/  version/  allow = { "no-warmup", "lost-update" }, version/' small.lua >leaves.lua
+try leaves.lua --out leaves --quiet
+want_status 3
+want_err '^warning: step [0-9]+: training diverges: the last 8 losses are all above 6\.[0-9]+, and the first was 4\.[0-9]+$'
+[ "$(grep -c 'training diverges' err)" = 1 ] || wrong "it is said once, as it begins"
+want_err '^the last 8 losses are all above .*: training has diverged; lower the learning rate'
+want_out '^watch: .*, a loss far above the first since step [0-9]+$'
+[ "$(grep -c '^watch' out)" = 1 ] || wrong "the watch speaks once"
+grep -q '"event":"diverging","step":' leaves/metrics.jsonl || wrong "no event as it begins"
+grep -q '"event":"diagnosis","step":29,"reason":"high_loss"' leaves/metrics.jsonl || wrong "no event at the end"
+grep -q 'the loss is far above the first' leaves/diagnosis.txt || wrong "no diagnosis"
+cp leaves/metrics.jsonl kept.jsonl
+rm -r leaves/checkpoints/step-30
+try resume leaves --quiet
+want_status 3
+cmp kept.jsonl leaves/metrics.jsonl || wrong "the end is another one"
+try leaves.lua --set precision.state.adam_v=fp32 --out stays --quiet
+want_status 0
+if grep -q diverg stays/metrics.jsonl; then wrong "a run that learns was called diverged"; fi
+
 # ---- a disk that takes no more ----
 
 # The limit lets lines of metrics through, and no checkpoint.
