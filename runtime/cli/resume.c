@@ -160,8 +160,10 @@ static mpt_exit resume(resuming *r, const mpt_options *said) {
                (long long)r->from.step, (long long)r->run.info.steps);
         return MPT_EXIT_DONE;
     }
-    if (result == MPT_EXIT_DONE)
+    if (result == MPT_EXIT_DONE) {
+        mpt_cli_warn(r->run.program, r->run.progress);
         result = load(r);
+    }
     if (result == MPT_EXIT_DONE)
         result = open_folder(r, said);
     return result == MPT_EXIT_DONE ? mpt_training_go(&r->run) : result;

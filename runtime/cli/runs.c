@@ -103,6 +103,14 @@ static void forget_run(mpt_runs *runs, char *folder) {
     runs->n_done--;
 }
 
+/* Whether no run before the one that was noted last is of the same recipe. */
+static bool is_first_of(const mpt_runs *runs, const mpt_member *member) {
+    for (int i = 0; i + 1 < runs->n_done; i++)
+        if (strcmp(runs->members[runs->done[i].recipe].path, member->path) == 0)
+            return false;
+    return true;
+}
+
 static mpt_exit train(mpt_runs *runs, const mpt_member *member, mpt_options *options,
                       int64_t *out_steps) {
     mpt_training run = {.ctx = runs->ctx,
@@ -114,6 +122,8 @@ static mpt_exit train(mpt_runs *runs, const mpt_member *member, mpt_options *opt
     mpt_status status = compile(runs, member, options, &run.recipe, &run.program);
     if (status == MPT_OK) {
         run.info = mpt_program_get_info(run.program);
+        if (is_first_of(runs, member))
+            mpt_cli_warn(run.program, run.progress);
         result = mpt_training_run(&run);
     } else {
         result = mpt_cli_fail(runs->ctx, status);

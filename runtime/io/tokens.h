@@ -76,6 +76,11 @@ void mpt_tokens_close(mpt_tokens *tokens);
 mpt_status mpt_tokens_open_bytes(mpt_ctx *ctx, mpt_where where, const char *path,
                                  mpt_tokens **out);
 
+/* Why the bytes that were opened so seem to be no text: "has bytes that are 0" within the first
+ * 2^20, "is full of control characters" within the first 2^16; NULL: they may be one. *out_ids
+ * says whether they may be tokens without a header instead. */
+const char *mpt_tokens_doubt_text(const mpt_tokens *tokens, bool *out_ids);
+
 /* Whether something at this path could be opened so. */
 bool mpt_tokens_exist(const char *path);
 

@@ -36,6 +36,7 @@ struct mpt_data {
     const char *unstated; /* the file that states none, NULL: it is stated */
     int64_t id_limit;     /* the largest id that the file's type can hold; 0: any */
     const char *description, *run_description;
+    const char *doubt; /* why a text seems to be none; NULL */
     double entropy, unigram;
     uint64_t sum;         /* over all ids of all files; 0: the source has none */
     mpt_data_order order; /* RANDOM: rows are drawn, and epochs only say how often */

@@ -76,6 +76,7 @@ printf '{"event":"step","st' >>going/metrics.jsonl
 printf '{"step":1' >>going/timing.jsonl
 try resume going
 want_status 0
+[ "$(grep -c '^warning: going/recipe\.lua:2: no-warmup' err)" = 1 ] || wrong "the recipe's own warning, once"
 want_err '^mptrun: going goes on after step 10 of 12$'
 want_out '^small: mlp tiny, 12 of 12 steps, 384 tokens'
 same going
