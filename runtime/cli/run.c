@@ -120,8 +120,11 @@ static mpt_status prepare(mpt_training *r) {
 
 mpt_exit mpt_cli_run(mpt_ctx *ctx, const mpt_options *options, mpt_progress *progress) {
     mpt_signals signals;
-    mpt_training run = {
-        .ctx = ctx, .options = options, .progress = progress, .signals = &signals};
+    mpt_training run = {.ctx = ctx,
+                        .options = options,
+                        .progress = progress,
+                        .signals = &signals,
+                        .recipe_path = options->words[0]};
     mpt_exit result = mpt_folder_check(options->out);
     if (result != MPT_EXIT_DONE)
         return result;

@@ -66,13 +66,15 @@ static void take_option(mpt_past_run *past, char *line) {
 }
 
 static void take_options(mpt_past_run *past) {
-    static const char lead[] = "--   --";
+    static const char lead[] = "--   --", from[] = "--   from ";
     for (char *line = find_options(past->text); line && *line;) {
         char *end = strchr(line, '\n');
         if (end)
             *end = 0;
         if (strncmp(line, lead, strlen(lead)) == 0)
             take_option(past, line + strlen(lead));
+        else if (strncmp(line, from, strlen(from)) == 0)
+            mpt_origin_add(&past->origin, line + strlen(from));
         line = end ? end + 1 : NULL;
     }
 }

@@ -117,6 +117,7 @@ static mpt_exit train(mpt_runs *runs, const mpt_member *member, mpt_options *opt
                         .options = options,
                         .progress = runs->progress,
                         .signals = &runs->signals,
+                        .recipe_path = member->path,
                         .part = true};
     mpt_exit result;
     mpt_status status = compile(runs, member, options, &run.recipe, &run.program);

@@ -26,8 +26,8 @@ static void write_text(const char *text, FILE *file) {
 static void write_options(const mpt_training *r, FILE *file) {
     const mpt_options *o = r->options;
     bool chosen = o->model >= 0 || r->info.proxy || *r->info.why;
-    if (o->n_sets > 0 || o->data || o->weights || o->n_inject > 0 || chosen ||
-        o->device != MPT_DEVICE_AUTO)
+    bool of_files = o->data || o->weights || r->info.data_run;
+    if (o->n_sets > 0 || of_files || o->n_inject > 0 || chosen || o->device != MPT_DEVICE_AUTO)
         fputs(MPT_FOLDER_AS_RUN, file);
     for (int i = 0; i < o->n_sets; i++)
         fprintf(file, "--   --set %s=%s\n", o->sets[i].path, o->sets[i].value);
@@ -41,6 +41,8 @@ static void write_options(const mpt_training *r, FILE *file) {
         fprintf(file, "--   --weights %s\n", o->weights);
     for (int i = 0; i < o->n_inject; i++)
         fprintf(file, "--   --inject %s\n", o->inject[i]);
+    for (int i = 0; of_files && i < r->origin.n; i++)
+        fprintf(file, "--   from %s\n", r->origin.path[i]);
 }
 
 /* recipe.lua as run: the text, and the command line's changes as comments after it, where they
@@ -75,6 +77,8 @@ static mpt_exit write_plan(mpt_training *r) {
 }
 
 mpt_exit mpt_training_describe(mpt_training *r) {
+    if (r->origin.n == 0)
+        mpt_origin_find(&r->origin, r->recipe_path);
     mpt_exit made = write_plan(r);
     return made == MPT_EXIT_DONE ? write_recipe(r) : made;
 }

@@ -141,6 +141,35 @@ try resume torn --quiet
 want_status 0
 same torn
 
+# ---- from another directory ----
+
+# Data that were found from where the run was started, and beside its recipe: found from there
+# again, wherever the folder has gone, and nowhere else.
+mkdir -p there/recipes
+yes 'To be, or not to be, that is the question.' | head -n 200 >there/corpus.txt
+sed -e 's|^  train|  data = text "beside.txt", train|' saves.lua >there/recipes/beside.lua
+cp there/corpus.txt there/recipes/beside.txt
+cp saves.lua there/recipes/given.lua
+for how in given:--data=corpus.txt beside:--seed=1; do
+    name=${how%%:*}
+    (cd there && "$MPTRUN" "recipes/$name.lua" --out "$name" --quiet "${how#*:}") >out 2>err || wrong "$name did not train"
+    mv "there/$name" "moved-$name"
+    cp -r "moved-$name" "whole-$name"
+    rm -r "moved-$name/checkpoints/step-12"
+    try resume "moved-$name" --quiet
+    want_status 0
+    want_err "^mptrun: the files of the run are found from .*/there"
+    diff -r -x timing.jsonl -x report.html -x 'events.out.*' -x checkpoint.json "whole-$name" "moved-$name" >differs || wrong "$name: $(head -n 5 differs)"
+done
+mv there/corpus.txt there/gone.txt
+rm -r moved-given/checkpoints/step-12
+try resume moved-given
+want_status 1
+want_err 'corpus.txt: No such file'
+want_err 'go on from there, or name them by --data'
+try resume moved-given --data there/gone.txt
+want_status 0
+
 # ---- another recipe ----
 
 back other 10
