@@ -1,5 +1,5 @@
-/* Inside the pipeline: what compiling (pipeline_compile.c) and the dumps (pipeline_dump.c,
- * pipeline_run.c) share. Nothing else includes this. */
+/* Inside the pipeline: what compiling (pipeline_draw.c, pipeline_compile.c) and the dumps
+ * (pipeline_dump.c, pipeline_run.c) share. Nothing else includes this. */
 #ifndef MPT_PIPELINE_STAGES_H
 #define MPT_PIPELINE_STAGES_H
 

@@ -107,6 +107,12 @@ static inline void checkpoint_train(checkpoint_case *c, int n, int every) {
     }
 }
 
+/* So many steps, and then a checkpoint into the folder. */
+static inline void checkpoint_save_after(checkpoint_case *c, int n, const char *in) {
+    checkpoint_train(c, n, 0);
+    assert_mpt_ok(c->ctx, mpt_trainer_save_checkpoint(c->trainer, in));
+}
+
 /* "FOLDER/step-N", and a file in it. */
 typedef struct checkpoint_path {
     char text[256];

@@ -29,10 +29,12 @@ typedef struct case_run {
     const char *hash;  /* of schedule; NULL: that of the name */
     const char *a;     /* format of the operands; NULL: bf16 */
     int skipped;
-    int hole;          /* this step has no line; 0: none */
-    int nan_from;      /* losses are null from this step on; 0: never */
-    const char *extra; /* lines in front of all others */
-    const char *tail;  /* what a kill left of a line */
+    int hole;           /* this step has no line; 0: none */
+    int nan_from;       /* losses are null from this step on; 0: never */
+    const char *extra;  /* lines in front of all others */
+    const char *tail;   /* what a kill left of a line */
+    const char *fields; /* of training, as JSON; NULL: a plan without them */
+    const char *data;   /* of data, as JSON; NULL: a plan without them */
 } case_run;
 
 typedef struct compare_case {
@@ -61,6 +63,8 @@ static inline void case_close(compare_case *c) {
         assert_int_equal(rmdir(c->paths[i]), 0);
     }
     snprintf(path, sizeof path, "%s/compare.html", c->root);
+    (void)unlink(path);
+    snprintf(path, sizeof path, "%s/compare.json", c->root);
     (void)unlink(path);
     assert_int_equal(rmdir(c->root), 0);
     assert_int_equal(mpt_ctx_memory(c->ctx).live_bytes, 0);
@@ -140,12 +144,15 @@ static inline void case_add_run(compare_case *c, case_run r) {
                  i == 0 ? 900 : 10 + r.recipe,
                  CASE_TOKENS * 1e3 / (i == 0 ? 900 : 10 + r.recipe));
     timing.data[timing.n] = 0;
-    case_add(&plan,
-             "{\"recipe\":\"%s\",\"model\":\"%s\",\"recipe_hash\":\"hash_of_%s\","
-             "\"parameters\":99,\"bytes\":{\"total\":%d},\"phases\":[{\"schedule_hash\":\"%s\","
-             "\"steps\":%d},{\"schedule_hash\":\"never\",\"steps\":0}]}",
-             r.name, r.model ? r.model : "small", r.name, 1000 + r.recipe,
-             r.hash ? r.hash : r.name, r.planned ? r.planned : r.steps);
+    case_add(
+        &plan,
+        "{\"recipe\":\"%s\",\"model\":\"%s\",\"recipe_hash\":\"hash_of_%s\","
+        "\"parameters\":99,\"bytes\":{\"total\":%d},\"train\":{\"seed\":%d,\"fields\":{%s}},"
+        "\"data\":{%s},\"phases\":[{\"schedule_hash\":\"%s\","
+        "\"steps\":%d},{\"schedule_hash\":\"never\",\"steps\":0}]}",
+        r.name, r.model ? r.model : "small", r.name, 1000 + r.recipe, (int)r.seed,
+        r.fields ? r.fields : "", r.data ? r.data : "", r.hash ? r.hash : r.name,
+        r.planned ? r.planned : r.steps);
     case_file(path, "metrics.jsonl", metrics.data);
     case_file(path, "timing.jsonl", timing.data);
     case_file(path, "plan.json", plan.data);
@@ -165,6 +172,28 @@ static inline mpt_comparison_row case_row(const mpt_comparison *comparison, int 
     mpt_comparison_row row;
     assert_true(mpt_comparison_get(comparison, i, &row));
     return row;
+}
+
+/* A run of the base, "a", whose losses are 2. */
+static inline void case_add_base(compare_case *c, int steps) {
+    case_add_run(c, (case_run){.name = "a", .loss = 2, .eval = 2, .steps = steps});
+}
+
+/* Opens the case, and compares a run of 40 steps of the base with this one of "b". */
+static inline mpt_comparison *case_compare_with_base(compare_case *c, case_run b,
+                                                     double within) {
+    b.name = "b";
+    b.recipe = 1;
+    case_open(c);
+    case_add_base(c, 40);
+    case_add_run(c, b);
+    return case_compare(c, within);
+}
+
+/* Closes the case and its comparison. */
+static inline void case_end(compare_case *c, mpt_comparison *comparison) {
+    mpt_comparison_destroy(comparison);
+    case_close(c);
 }
 
 #endif

@@ -1,7 +1,7 @@
-/* Three small models drawn by C calls: mlp, gpt2 and nemotron_h in miniature.
+/* Small models drawn by C calls: a lookup, and mlp, gpt2 and nemotron_h in miniature.
  *
- * For tests of the builder, of autodiff and of what follows; the shipped models are
- * models/NAME.lua and have the same structure. */
+ * For tests of the builder, of autodiff and of what follows; the last three have the
+ * structure of the shipped models, models/NAME.lua. */
 #ifndef MPT_TESTS_MODELS_H
 #define MPT_TESTS_MODELS_H
 
@@ -55,6 +55,19 @@ static inline mpt_value_id draw_embedding(test_draw *d, const char *name, mpt_va
 static inline test_draw draw_begin(mpt_graph *graph) {
     return (test_draw){
         .nn = {.graph = graph, .where = {"model.lua", 0}, .prefix = "", .block = -1}};
+}
+
+enum { LOOKUP_WIDTH = 8 };
+
+/* tokens -> table -> head, which reads the table's rows: who writes them chooses its input. */
+static inline mpt_status draw_lookup(mpt_graph *graph) {
+    test_draw d = draw_begin(graph);
+    mpt_value_id ids = -1;
+    draw_note(&d, mpt_nn_tokens(&d.nn, &ids));
+    mpt_nn_args head = {.name = "lm_head", .n_in = 1, .head = true};
+    head.in[0] = draw_embedding(&d, "wte", ids, 0, LOOKUP_WIDTH);
+    draw1(&d, MPT_OP_cross_entropy, NULL, draw(&d, MPT_OP_linear, head));
+    return d.status;
 }
 
 /* Embedding, one hidden layer a block, an untied head. */

@@ -62,6 +62,27 @@ static inline rig_options rig_defaults(void) {
                          .watch = {.max_skips = RIG_MAX_SKIPS}};
 }
 
+/* FP16 everywhere: a gradient of the logits overflows where scale / 64 is too much for it. */
+static inline void rig_choose_fp16(const void *ud, const mpt_graph *graph, int phase,
+                                   mpt_policy *policies) {
+    (void)ud;
+    (void)phase;
+    for (int i = 0; i < graph->n_layers; i++) {
+        for (int slot = 0; slot < MPT_SLOT_COUNT; slot++)
+            assert_true(mpt_quantizer_by_name("fp16", &policies[i].slot[slot]));
+        for (int g = 0; g < MPT_GEMM_WGRAD; g++)
+            policies[i].output[g] = MPT_DTYPE_FP16;
+        policies[i].compute = MPT_DTYPE_FP16;
+    }
+}
+
+static inline rig_options rig_fp16_options(const mpt_loss_scale *scale) {
+    rig_options o = rig_defaults();
+    o.choose = rig_choose_fp16;
+    o.dynamic = scale;
+    return o;
+}
+
 static inline bool rig_write(void *ud, const char *text, size_t length) {
     rig *r = ud;
     char *grown = realloc(r->lines, r->n_lines_bytes + length + 1);

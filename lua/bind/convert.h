@@ -8,7 +8,7 @@
 /* Fills box->recipe from the RECIPE value at `index`. Raises. */
 void mpt_convert_recipe(lua_State *L, int index);
 
-/* ---- between convert.c and convert_precision.c ---- */
+/* ---- between convert.c and the files beside it ---- */
 
 enum { MPT_CONVERT_PATH = 256 };
 
@@ -91,7 +91,8 @@ void mpt_convert_rules(lua_State *L, mpt_recipe *recipe, int value, const char *
  * errors that it has no line for. */
 void mpt_convert_use(lua_State *L, const mpt_filler *filler, mpt_rule *rule, const char *path);
 
-/* A list of texts or one text; calls `take` for each. */
+/* Reads the value on the top, one text or a list of 1 to `most`, into `out`, where the texts
+ * live as long as the value; gives how many. `key` of `value` is the place of errors. */
 int mpt_convert_texts(lua_State *L, int value, int key, const char *path, const char **out,
                       int most);
 

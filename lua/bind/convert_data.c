@@ -26,7 +26,7 @@ static void put_path(lua_State *L, const mpt_filler *f, int list, int key, const
                      mpt_data_file *file) {
     mpt_setting setting = {.kind = MPT_SETTING_STRING, .string = lua_tostring(L, -1)};
     if (!mpt_lua_is_plain(L, -1))
-        mpt_convert_fail(L, list, key, "write one line of plain text",
+        mpt_convert_fail(L, list, key, MPT_LUA_LINE_HINT,
                          "%s: the text has a control character", path);
     mpt_sandbox_check(L, mpt_record_set(f->recipe->ctx, &f->recipe->arena, &mpt_record_file,
                                         file, path, "path", &setting, file->where));

@@ -92,7 +92,7 @@ void mpt_model_check(lua_State *L, int model) {
     if (mpt_lua_value_get(L, model, "name") != LUA_TSTRING)
         fail_part(L, model, "name", "write name = \"gpt2\"");
     if (!mpt_lua_is_plain(L, -1))
-        MPT_SANDBOX_FAIL(L, value->where, "write one line of plain text",
+        MPT_SANDBOX_FAIL(L, value->where, MPT_LUA_LINE_HINT,
                          "model.name: the text has a control character");
     mpt_lua_value_get(L, model, "sizes");
     if (!mpt_lua_value_of_kind(L, -1, MPT_LUA_TABLE))

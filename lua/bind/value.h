@@ -86,6 +86,7 @@ void mpt_words_open(lua_State *L);
 
 /* Whether the text at `index` has no control character, so that it can stand in one line. */
 bool mpt_lua_is_plain(lua_State *L, int index);
+#define MPT_LUA_LINE_HINT "write one line of plain text"
 
 /* How the word is written whose function stands at `index`, or NULL: adamw without its { }. */
 const char *mpt_word_example(lua_State *L, int index);

@@ -187,7 +187,7 @@
 ---@field eval? mpt.eval_fields When the validation loss is taken. Default: at the end.
 ---@field checkpoint? mpt.checkpoint_fields When the state of the run is saved. Default: at the end.
 ---@field watch? mpt.watch_fields What happens when something goes wrong. Default: skips, and 20 in a row stop.
----@field telemetry? mpt.telemetry_fields|number How often every operand is measured. Default: a hundred times a run.
+---@field telemetry? mpt.telemetry_fields|number How often every operand is measured. Default: every 10th step, or 100 times a run.
 ---@field proxy? mpt.proxy_fields Any of these fields again, for when the proxy is trained. Default: none.
 
 ---@class mpt.proxy_fields
@@ -308,7 +308,7 @@
 ---@field z? number Robust z-score (distance from the median in scaled median absolute deviations) from which a value is a spike. Default: 8.
 
 ---@class mpt.telemetry_fields
----@field every? integer Attempted steps between two counts of what every operand lost; 0 takes a hundred over the run, and every 10th step at most. Default: 0.
+---@field every? integer Attempted steps between two counts of what every operand lost; 0 takes a hundredth of the run and at least 10: every 10th step up to 1,000 steps, then 100 times. Default: 0.
 
 ---@class mpt.file_fields
 ---@field path string A file, or a glob.

@@ -82,6 +82,11 @@ bool mpt_folder_timing(mpt_folder *folder, int64_t step, double seconds, double 
 
 /* ---- for the files of the folder itself ---- */
 
+/* Opens a file of a run folder that was made before, for reading or for both. *out is NULL
+ * where there is none, which is no fault; a pipe or a folder in its place is MPT_EXIT_WRONG,
+ * and nobody waits for it. The reason is on stderr. */
+mpt_exit mpt_folder_reopen(const char *path, bool writes, FILE **out);
+
 /* Says what the system has refused; MPT_EXIT_MACHINE. */
 mpt_exit mpt_folder_fault(const char *what, const char *path);
 

@@ -53,6 +53,33 @@ mpt_exit mpt_folder_name(mpt_folder *folder, const char *name, FILE *file) {
     return result;
 }
 
+/* ---- files that were there before ---- */
+
+static mpt_exit refuse_odd(const char *path) {
+    fprintf(stderr, "mptrun: %s: not a regular file, so this is no folder of a run\n", path);
+    return MPT_EXIT_WRONG;
+}
+
+mpt_exit mpt_folder_reopen(const char *path, bool writes, FILE **out) {
+    struct stat st;
+    *out = NULL;
+    int fd = open(path, (writes ? O_RDWR : O_RDONLY) | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return MPT_EXIT_DONE;
+    if (fd < 0 && (errno == EISDIR || errno == ENXIO))
+        return refuse_odd(path);
+    if (fd < 0)
+        return mpt_folder_fault(
+            writes ? "cannot open it for writing" : "cannot open it for reading", path);
+    bool regular = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    if (regular && (*out = fdopen(fd, writes ? "r+" : "r")) != NULL)
+        return MPT_EXIT_DONE;
+    int error = errno;
+    close(fd);
+    errno = error;
+    return regular ? mpt_folder_fault("cannot open it", path) : refuse_odd(path);
+}
+
 /* ---- the lock ---- */
 
 /* File systems without locks have none to hold. */
@@ -69,14 +96,14 @@ mpt_exit mpt_folder_take(mpt_folder *folder, const char *path) {
     *folder = (mpt_folder){.metrics = NULL};
     snprintf(folder->path, sizeof folder->path, "%s", path);
     path_text metrics = path_of(folder, "metrics.jsonl", "");
-    folder->metrics = fopen(metrics.text, "r+");
-    if (!folder->metrics && errno == ENOENT) {
+    mpt_exit opened = mpt_folder_reopen(metrics.text, true, &folder->metrics);
+    if (opened != MPT_EXIT_DONE)
+        return opened;
+    if (!folder->metrics) {
         fprintf(stderr, "mptrun: %s: has no metrics.jsonl, so it is no folder of a run\n",
                 path);
         return MPT_EXIT_WRONG;
     }
-    if (!folder->metrics)
-        return mpt_folder_fault("cannot open it for writing", metrics.text);
     return mpt_folder_lock(folder) ? MPT_EXIT_DONE : MPT_EXIT_WRONG;
 }
 
@@ -100,20 +127,23 @@ static int64_t find_step(FILE *file, int64_t step) {
 }
 
 /* Opens a file of lines, one a step at most, behind those of the first `step` steps. */
-static FILE *open_lines(const mpt_folder *folder, const char *name, int64_t step,
-                        int64_t *out_whole) {
+static mpt_exit open_lines(const mpt_folder *folder, const char *name, int64_t step, FILE **out,
+                           int64_t *out_whole) {
     path_text path = path_of(folder, name, "");
-    FILE *file = fopen(path.text, "r+");
-    if (!file && errno == ENOENT)
-        file = fopen(path.text, "w+");
+    mpt_exit opened = mpt_folder_reopen(path.text, true, out);
+    if (opened != MPT_EXIT_DONE)
+        return opened;
+    FILE *file = *out ? *out : fopen(path.text, "w+");
+    *out = file;
     *out_whole = file ? find_step(file, step) : 0;
     if (file && ftruncate(fileno(file), (off_t)*out_whole) == 0 &&
         fseeko(file, (off_t)*out_whole, SEEK_SET) == 0)
-        return file;
-    (void)mpt_folder_fault("cannot cut it back to the checkpoint", path.text);
+        return MPT_EXIT_DONE;
+    mpt_exit result = mpt_folder_fault("cannot cut it back to the checkpoint", path.text);
     if (file)
         fclose(file);
-    return NULL;
+    *out = NULL;
+    return result;
 }
 
 /* Where the last whole line up to a byte ends. */
@@ -144,18 +174,21 @@ bool mpt_folder_has_ended(const mpt_folder *folder, int64_t bytes) {
 }
 
 mpt_exit mpt_folder_go_on(mpt_folder *folder, int64_t step, int64_t bytes, int64_t *out_lost) {
-    int64_t end = end_of_lines(folder->metrics, bytes);
     path_text path = path_of(folder, "metrics.jsonl", "");
+    mpt_exit opened =
+        open_lines(folder, "timing.jsonl", step, &folder->timing, &folder->timing_whole);
+    if (opened == MPT_EXIT_DONE)
+        opened = open_lines(folder, "telemetry.jsonl", step, &folder->telemetry,
+                            &folder->telemetry_whole);
+    if (opened != MPT_EXIT_DONE)
+        return opened;
+    int64_t end = end_of_lines(folder->metrics, bytes);
     *out_lost = bytes - end;
     if (ftruncate(fileno(folder->metrics), (off_t)end) != 0 ||
         fseeko(folder->metrics, (off_t)end, SEEK_SET) != 0)
         return mpt_folder_fault("cannot cut it back to the checkpoint", path.text);
     folder->metrics_whole = end;
-    folder->timing = open_lines(folder, "timing.jsonl", step, &folder->timing_whole);
-    if (!folder->timing)
-        return MPT_EXIT_MACHINE;
-    folder->telemetry = open_lines(folder, "telemetry.jsonl", step, &folder->telemetry_whole);
-    return folder->telemetry ? MPT_EXIT_DONE : MPT_EXIT_MACHINE;
+    return MPT_EXIT_DONE;
 }
 
 bool mpt_folder_sync(mpt_folder *folder) {

@@ -106,10 +106,12 @@ const mpt_command_row mpt_command_rows[MPT_COMMAND_COUNT] = {
         {"compare", "BASE.lua OTHER.lua...",
          "trains each with the same data, order, seed and initial weights: "
          "how far the loss is from that of BASE, what really ran in which "
-         "format, speed, memory; a table and a report",
+         "format, speed, memory; a table and a report. Run folders instead of recipes are "
+         "compared as they are",
          2, INT_MAX, "which recipes? The first is the one to compare with:",
          "  mptrun compare recipes/gpt2_bf16.lua recipes/gpt2_fp8.lua "
-         "recipes/gpt2_nvfp4.lua --data corpus.txt --seeds 3 --within 1%\n"},
+         "recipes/gpt2_nvfp4.lua --data corpus.txt --seeds 3 --within 1%\n"
+         "  mptrun compare runs/gpt2_bf16-1 runs/gpt2_fp8-1\n"},
     [MPT_COMMAND_SWEEP] =
         {"sweep", "RECIPE.lua",
          "lifts one thing at a time to BF16 and ranks what costs the loss", 1, 1,
@@ -118,8 +120,11 @@ const mpt_command_row mpt_command_rows[MPT_COMMAND_COUNT] = {
          "  mptrun sweep recipes/gpt2_nvfp4.lua --each-operand --data corpus.txt "
          "--set train.steps=200\n"},
     [MPT_COMMAND_REPORT] =
-        {"report", "RUN", "writes report.html of a run folder anew: plots of what it recorded",
-         1, 1, "which run folder?", "  mptrun report runs/gpt2_nvfp4-1\n"},
+        {"report", "RUN",
+         "writes report.html of a run folder anew: plots of what it recorded; in the folder of "
+         "a comparison or a sweep compare.html",
+         1, 1, "which run folder?",
+         "  mptrun report runs/gpt2_nvfp4-1\n  mptrun report runs/compare-1\n"},
     [MPT_COMMAND_HELP] = {"help", "[COMMAND]", "this text, or that of one command", 0, 1, NULL,
                           "  mptrun --help-recipe rounding\n"},
 };
@@ -194,8 +199,8 @@ const mpt_option_row mpt_option_rows[] = {
     {"dtype", 0, "NAME", MPT_OPTION_CHOICE, EXPORT, AT(dtype), dtypes,
      "fp32 (default), bf16 or fp16: of the weights in the file"},
     {"quiet", 'q', NULL, MPT_OPTION_FLAG,
-     RUN | QUANTIZE | PROBE | EVAL | SAMPLE | RESUME | TRAINS, AT(quiet), NULL,
-     "no plan and no progress, only the result"},
+     RUN | QUANTIZE | PROBE | EVAL | SAMPLE | RESUME | REPORT | TRAINS, AT(quiet), NULL,
+     "no plan and no progress, only the result; report: not a word"},
     {"json", 0, NULL, MPT_OPTION_FLAG, READERS | TENSORS | TOKENS | EVAL | TRAINS, AT(json),
      NULL, "the plan (with --schedule: the schedule) or the result as JSON"},
     {"tokens", 0, "FILE|N", MPT_OPTION_TEXT, EVAL | SAMPLE, AT(tokens), NULL,
@@ -311,10 +316,12 @@ void mpt_options_help(FILE *out, mpt_command command) {
         if (all || i == (int)command)
             print_row(out, left, mpt_command_rows[i].doc);
     }
-    fprintf(out, "\noptions:\n");
-    for (int i = 0; i < mpt_n_option_rows; i++)
-        if (all || mpt_option_rows[i].commands & (1u << command))
-            print_option(out, &mpt_option_rows[i]);
+    for (int i = 0, n = 0; i < mpt_n_option_rows; i++) {
+        if (!all && !(mpt_option_rows[i].commands & (1u << command)))
+            continue;
+        fputs(n++ == 0 ? "\noptions:\n" : "", out);
+        print_option(out, &mpt_option_rows[i]);
+    }
     if (all || command == MPT_COMMAND_RUN || command == MPT_COMMAND_PLAN) {
         fprintf(out, "\nstages for --dump and --until:\n ");
         for (int i = 0; mpt_stage_name(i); i++)

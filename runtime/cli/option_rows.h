@@ -1,7 +1,8 @@
 /* The rows behind the command line: commands and options, each with its words for --help.
  *
  * A row says what it is called, what it takes, which commands it belongs to and where its value
- * goes. options.c parses by the rows; option_rows.c holds them and prints them as help. */
+ * goes. options.c parses by the rows, options_check.c refuses by them; option_rows.c holds them
+ * and prints them as help. */
 #ifndef MPT_CLI_OPTION_ROWS_H
 #define MPT_CLI_OPTION_ROWS_H
 

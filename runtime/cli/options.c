@@ -1,7 +1,7 @@
 /* The command line, read by the rows of option_rows.c.
  *
- * An option that a command would ignore is refused. A misspelt word is met with the nearest
- * right one. */
+ * Each option is read for itself, and a misspelt word is met with the nearest right one.
+ * Next: options_check.c sees whether what was read fits together. */
 #include "cli/options.h"
 
 #include <errno.h>
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cli/option_rows.h"
+#include "cli/options_check.h"
 
 enum { LONG_BASE = 256 }; /* getopt's value of the first row */
 
@@ -63,6 +64,26 @@ static mpt_exit add_set(mpt_options *options, const char *path, size_t path_leng
     return MPT_EXIT_DONE;
 }
 
+/* How long a run is, said twice: the later would win without a word. */
+static mpt_exit check_length(const mpt_options *options) {
+    static const char *const lengths[] = {"train.steps", "train.tokens", "train.epochs"};
+    const char *said = NULL;
+    for (int i = 0; i < options->n_sets; i++)
+        for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
+            if (strcmp(options->sets[i].path, lengths[k]) != 0)
+                continue;
+            if (said && said != lengths[k]) {
+                fprintf(stderr,
+                        "mptrun: --set %s and --set %s both say how long the run is; leave one "
+                        "out\n",
+                        said, lengths[k]);
+                return MPT_EXIT_USAGE;
+            }
+            said = lengths[k];
+        }
+    return MPT_EXIT_DONE;
+}
+
 static mpt_exit read_count(const mpt_option_row *row, const char *value, int *out) {
     char *end = NULL;
     errno = 0;
@@ -107,7 +128,7 @@ static mpt_exit read_share(const mpt_option_row *row, const char *value, double 
     else if (end == value || *end)
         *out = -1;
     if (!isfinite(*out) || *out < 0 || *out > 1)
-        return bad_value(row, value, "a share such as 1% or 0.01");
+        return bad_value(row, value, "a share from 0 to 1, such as 1% or 0.01");
     return MPT_EXIT_DONE;
 }
 
@@ -185,7 +206,9 @@ static mpt_exit take(mpt_options *options, const mpt_option_row *row, const char
     case MPT_OPTION_SET:
         if (!equals || equals == value)
             return bad_value(row, value, "PATH=VALUE, such as train.steps=20");
-        return add_set(options, value, (size_t)(equals - value), equals + 1);
+        if (add_set(options, value, (size_t)(equals - value), equals + 1) != MPT_EXIT_DONE)
+            return MPT_EXIT_USAGE;
+        return check_length(options);
     case MPT_OPTION_FAULT:
         return add_fault(options, row, value);
     case MPT_OPTION_SEED:
@@ -282,31 +305,6 @@ static mpt_exit take_word(mpt_options *options, int n, char **words) {
     return MPT_EXIT_USAGE;
 }
 
-static int stage_index(const char *name) {
-    int i = 0;
-    while (mpt_stage_name(i) && strcmp(mpt_stage_name(i), name) != 0)
-        i++;
-    return i;
-}
-
-/* --version and the lists take nothing beside them, which they would ignore. */
-static mpt_exit check_alone(const bool *given, int alone, char **words, int n_words) {
-    const char *name = mpt_option_rows[alone].name;
-    if (n_words > 0) {
-        fprintf(stderr, "mptrun: --%s stands alone, and takes no '%s'; see mptrun --help\n",
-                name, words[0]);
-        return MPT_EXIT_USAGE;
-    }
-    for (int i = 0; i < mpt_n_option_rows; i++) {
-        if (given[i] && i != alone) {
-            fprintf(stderr, "mptrun: --%s stands alone, and takes no --%s; see mptrun --help\n",
-                    name, mpt_option_rows[i].name);
-            return MPT_EXIT_USAGE;
-        }
-    }
-    return MPT_EXIT_DONE;
-}
-
 /* The row of the option that was given and stands instead of a command, --help excepted, which
  * may stand with a command; -1 where there is none. */
 static int find_alone(const mpt_options *options, const bool *given) {
@@ -314,197 +312,6 @@ static int find_alone(const mpt_options *options, const bool *given) {
         if (given[i] && mpt_option_rows[i].commands == 0)
             return i;
     return -1;
-}
-
-/* A word that is empty, as an unset variable of a shell leaves it, is named by what the command
- * takes in its place. */
-static mpt_exit check_empty(const mpt_options *options) {
-    const mpt_command_row *command = &mpt_command_rows[options->command];
-    const char *takes = command->takes;
-    for (int i = 0; i < options->n_words; i++) {
-        if (!*options->words[i]) {
-            fprintf(stderr, "mptrun: '%s' takes %s, and %.*s is empty; see mptrun help %s\n",
-                    command->name, command->takes, (int)strcspn(takes, " "), takes,
-                    command->name);
-            return MPT_EXIT_USAGE;
-        }
-        const char *space = strchr(takes, ' ');
-        takes = space ? space + 1 : takes;
-    }
-    return MPT_EXIT_DONE;
-}
-
-/* Whether the command has as many words as it takes. */
-static mpt_exit check_words(const mpt_options *options) {
-    const mpt_command_row *command = &mpt_command_rows[options->command];
-    bool run = options->command == MPT_COMMAND_RUN;
-    if (options->n_words < command->n_least) {
-        fprintf(stderr, "mptrun: %s mptrun %s%s%s; see mptrun --help\n", command->lacks,
-                run ? "" : command->name, run ? "" : " ", command->takes);
-        return MPT_EXIT_USAGE;
-    }
-    if (options->n_words > command->n_most) {
-        const char *extra = options->words[command->n_most];
-        if (command->n_most == 1 && options->command <= MPT_COMMAND_CHECK)
-            fprintf(stderr, "mptrun: '%s' takes one recipe, and '%s' is a second one\n",
-                    command->name, extra);
-        else
-            fprintf(stderr, "mptrun: '%s' takes %s, and no '%s'; see mptrun help %s\n",
-                    command->name, command->takes, extra, command->name);
-        return MPT_EXIT_USAGE;
-    }
-    return check_empty(options);
-}
-
-/* A GPU computes nothing in this build, but can be planned for. */
-static mpt_exit check_cuda(const mpt_options *options) {
-    if (options->device != MPT_CLI_DEVICE_CUDA)
-        return MPT_EXIT_DONE;
-    bool plans = options->command == MPT_COMMAND_PLAN || options->command == MPT_COMMAND_CHECK;
-    if (options->command == MPT_COMMAND_RUN || options->command == MPT_COMMAND_QUANTIZE ||
-        options->command == MPT_COMMAND_BENCH || options->command == MPT_COMMAND_EXPORT ||
-        options->command == MPT_COMMAND_EVAL || options->command == MPT_COMMAND_SAMPLE ||
-        options->command == MPT_COMMAND_COMPARE || options->command == MPT_COMMAND_SWEEP) {
-        fprintf(stderr, "mptrun: --device cuda: this build computes on ref and cpu only; plan "
-                        "and check take it, as --target sm100\n");
-        return MPT_EXIT_MACHINE;
-    }
-    if (plans && options->target < 0)
-        fprintf(stderr, "mptrun: --device cuda stands for --target sm100 here; others are sm80 "
-                        "and sm90\n");
-    return MPT_EXIT_DONE;
-}
-
-/* bench measures a recipe's steps or the quantizers, each with options of its own. */
-static mpt_exit check_bench(const mpt_options *options) {
-    const char *odd = NULL;
-    if (options->n_words == 0 && !options->quantizers) {
-        fprintf(stderr,
-                "mptrun: bench of what? mptrun bench RECIPE.lua measures the steps of a "
-                "recipe, mptrun bench --quantizers the quantizers; see mptrun help "
-                "bench\n");
-        return MPT_EXIT_USAGE;
-    }
-    if (options->n_words > 0 && options->quantizers) {
-        fprintf(stderr,
-                "mptrun: bench --quantizers measures no recipe, and takes no '%s'; see mptrun "
-                "help bench\n",
-                options->words[0]);
-        return MPT_EXIT_USAGE;
-    }
-    if (options->quantizers)
-        odd = options->n_sets > 0    ? "--set"
-              : options->data        ? "--data"
-              : options->model >= 0  ? "--model"
-              : options->device != 0 ? "--device"
-              : options->steps != 0  ? "--steps"
-                                     : NULL;
-    else
-        odd = options->rows != 0 ? "--rows" : options->cols != 0 ? "--cols" : NULL;
-    if (!odd)
-        return MPT_EXIT_DONE;
-    fprintf(stderr, "mptrun: bench %s takes no %s; see mptrun help bench\n",
-            options->quantizers ? "--quantizers" : "RECIPE.lua", odd);
-    return MPT_EXIT_USAGE;
-}
-
-/* --data takes the place of the recipe's data; what is set of how files are read fits any file.
- */
-static bool fits_any_file(const char *path) {
-    static const char *const names[] = {"data.vocab", "data.order", "data.remainder",
-                                        "data.validation"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(path, names[i]) == 0)
-            return true;
-    return false;
-}
-
-static mpt_exit check_data(const mpt_options *o) {
-    for (int i = 0; o->data && i < o->n_sets; i++) {
-        const char *path = o->sets[i].path;
-        bool whole = strcmp(path, "data") == 0;
-        if (!whole && (strncmp(path, "data.", 5) != 0 || fits_any_file(path)))
-            continue;
-        fprintf(stderr,
-                "mptrun: --set %s is of the recipe's data, which --data replaces; leave one "
-                "out\n",
-                path);
-        return MPT_EXIT_USAGE;
-    }
-    return MPT_EXIT_DONE;
-}
-
-/* eval writes a file where tokens are given, and prints figures of data where not. */
-static mpt_exit check_eval(const mpt_options *o) {
-    const char *fault = !o->weights              ? "eval of which weights? --weights FILE"
-                        : o->tokens && !o->out   ? "eval --tokens where to? --out FILE"
-                        : !o->tokens && o->out   ? "eval --out takes --tokens FILE beside it"
-                        : !o->tokens && o->grads ? "eval --grads takes --tokens FILE beside it"
-                        : o->tokens && o->data   ? "eval takes --tokens or --data, not both"
-                                                 : NULL;
-    if (!fault)
-        return MPT_EXIT_DONE;
-    fprintf(stderr, "mptrun: %s; see mptrun help eval\n", fault);
-    return MPT_EXIT_USAGE;
-}
-
-/* A sweep of nothing in particular, and no room for what each run sets besides. */
-static mpt_exit check_trains(const mpt_options *o) {
-    if (o->command == MPT_COMMAND_SWEEP && !o->each_layer && !o->each_gemm &&
-        !o->each_operand) {
-        fprintf(stderr, "mptrun: sweep over what? --each-layer, --each-gemm or --each-operand; "
-                        "see mptrun help sweep\n");
-        return MPT_EXIT_USAGE;
-    }
-    if (o->n_sets + 2 <= MPT_CLI_SETS)
-        return MPT_EXIT_DONE;
-    fprintf(stderr, "mptrun: %s takes at most %d --set\n", mpt_command_rows[o->command].name,
-            MPT_CLI_SETS - 2);
-    return MPT_EXIT_USAGE;
-}
-
-/* Options that make no sense together, or that a command cannot do without. */
-static mpt_exit check_together(const mpt_options *options) {
-    if (options->dump && options->until &&
-        stage_index(options->dump) > stage_index(options->until)) {
-        fprintf(stderr, "mptrun: --until=%s ends before --dump=%s has something to print\n",
-                options->until, options->dump);
-        return MPT_EXIT_USAGE;
-    }
-    if (options->command == MPT_COMMAND_BENCH && check_bench(options) != MPT_EXIT_DONE)
-        return MPT_EXIT_USAGE;
-    if (options->command == MPT_COMMAND_EXPORT && !options->out) {
-        fprintf(stderr,
-                "mptrun: export where? mptrun export %s --out model.safetensors; see "
-                "mptrun help export\n",
-                options->words[0]);
-        return MPT_EXIT_USAGE;
-    }
-    bool trains =
-        options->command == MPT_COMMAND_COMPARE || options->command == MPT_COMMAND_SWEEP;
-    if (trains && check_trains(options) != MPT_EXIT_DONE)
-        return MPT_EXIT_USAGE;
-    if (options->command == MPT_COMMAND_EVAL && check_eval(options) != MPT_EXIT_DONE)
-        return MPT_EXIT_USAGE;
-    if (check_data(options) != MPT_EXIT_DONE)
-        return MPT_EXIT_USAGE;
-    return check_cuda(options);
-}
-
-/* Whether the command takes all the options that were given. */
-static mpt_exit check_fit(const mpt_options *options, const bool *given) {
-    const mpt_command_row *command = &mpt_command_rows[options->command];
-    if (options->help || options->command == MPT_COMMAND_HELP)
-        return MPT_EXIT_DONE;
-    for (int i = 0; i < mpt_n_option_rows; i++) {
-        if (given[i] && !(mpt_option_rows[i].commands & (1u << options->command))) {
-            fprintf(stderr, "mptrun: '%s' takes no --%s; see mptrun help %s\n", command->name,
-                    mpt_option_rows[i].name, command->name);
-            return MPT_EXIT_USAGE;
-        }
-    }
-    mpt_exit words = check_words(options);
-    return words != MPT_EXIT_DONE ? words : check_together(options);
 }
 
 mpt_exit mpt_options_parse(mpt_options *options, int argc, char **argv) {
@@ -535,12 +342,12 @@ mpt_exit mpt_options_parse(mpt_options *options, int argc, char **argv) {
     }
     int alone = find_alone(options, given), n_words = argc - optind;
     if (alone >= 0) {
-        mpt_exit fits =
-            check_alone(given, alone, argv + optind, options->help_recipe ? 0 : n_words);
+        mpt_exit fits = mpt_options_check_alone(given, alone, argv + optind,
+                                                options->help_recipe ? 0 : n_words);
         return fits == MPT_EXIT_DONE && options->help_recipe
                    ? take_word(options, n_words, argv + optind)
                    : fits;
     }
     mpt_exit words = take_words(options, argc - optind, argv + optind);
-    return words != MPT_EXIT_DONE ? words : check_fit(options, given);
+    return words != MPT_EXIT_DONE ? words : mpt_options_check(options, given);
 }

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -40,27 +41,33 @@ static void make_plain(char *text) {
             *text = '?';
 }
 
-/* step 37/200  loss 5.2130 (1.71 over the floor)  1234 tokens/s  ETA 2:31  four_bit  3 skipped
+/* 37 of 200 steps  loss 5.2130 (1.71 over the floor)  1234 tokens/s  ETA 2:31  four_bit  3
+ * skipped
  *
+ * Steps that are done are counted; "step N" in warnings and files is a step's number, from 0.
  * Where the columns do not hold all of it, what can best be missed goes first, so that the
- * phase and the skips are still seen on a narrow terminal. */
+ * phase and the skips are still seen on a narrow terminal. A number is never cut: where not
+ * even the loss has room it is left out. */
 static int format_line(const mpt_progress *p, const mpt_step_result *step, int columns,
                        char *out, size_t size) {
-    char eta[32], excess[48] = "", skipped[32] = "", speed[48];
+    char eta[40], excess[48] = "", skipped[32] = "", speed[48], loss[40], phase[136];
     int64_t done = step->step + 1;
     int n = 0;
-    format_time(eta, sizeof eta, (double)(p->steps - done) * p->seconds_per_step);
+    memcpy(eta, "  ETA ", 7);
+    format_time(eta + 6, sizeof eta - 6, (double)(p->steps - done) * p->seconds_per_step);
     if (!isnan(p->floor) && isfinite(step->loss))
         snprintf(excess, sizeof excess, " (%.2f over the floor)", step->loss - p->floor);
     if (p->skipped > 0)
         snprintf(skipped, sizeof skipped, "  %lld skipped", (long long)p->skipped);
     snprintf(speed, sizeof speed, "  %.0f tokens/s", p->tokens_per_step / p->seconds_per_step);
-    char *const least_first[] = {NULL, excess, speed};
+    snprintf(loss, sizeof loss, "  loss %.4f", step->loss);
+    snprintf(phase, sizeof phase, "  %s", step->phase);
+    char *const least_first[] = {NULL, excess, speed, eta, skipped, phase, loss};
     for (size_t i = 0; i < sizeof least_first / sizeof *least_first; i++) {
         if (least_first[i])
             least_first[i][0] = 0;
-        n = snprintf(out, size, "step %lld/%lld  loss %.4f%s%s  ETA %s  %s%s", (long long)done,
-                     (long long)p->steps, step->loss, excess, speed, eta, step->phase, skipped);
+        n = snprintf(out, size, "%lld of %lld steps%s%s%s%s%s%s", (long long)done,
+                     (long long)p->steps, loss, excess, speed, eta, phase, skipped);
         if (n < columns)
             break;
     }
@@ -115,7 +122,7 @@ void mpt_progress_step(mpt_progress *progress, const mpt_step_result *step, doub
 
 void mpt_progress_validating(mpt_progress *progress, int64_t done) {
     char line[LINE_MAX_TEXT];
-    int length = snprintf(line, sizeof line, "step %lld/%lld  validating", (long long)done,
+    int length = snprintf(line, sizeof line, "%lld of %lld steps  validating", (long long)done,
                           (long long)progress->steps);
     if (progress->quiet)
         return;

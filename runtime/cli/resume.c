@@ -84,8 +84,11 @@ static mpt_exit find_checkpoint(resuming *r) {
 }
 
 static mpt_exit read_run(resuming *r, const mpt_options *said) {
-    const char *path = said->words[0];
-    mpt_exit result = check_folder(path);
+    char path[MPT_FOLDER_PATH];
+    mpt_exit result = check_folder(said->words[0]);
+    snprintf(path, sizeof path, "%s", said->words[0]);
+    for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
+        path[n - 1] = 0;
     if (result == MPT_EXIT_DONE)
         result = mpt_past_run_read(&r->past, path);
     if (result == MPT_EXIT_DONE)
@@ -191,6 +194,13 @@ static mpt_exit open_folder(resuming *r, const mpt_options *said) {
     if (result == MPT_EXIT_DONE && !said->quiet)
         mpt_progress_note(r->run.progress, "mptrun: %s goes on after step %lld of %lld",
                           r->run.folder.path, (long long)step, (long long)r->run.info.steps);
+    if (result == MPT_EXIT_DONE && r->has_checkpoint && r->from.gave_up)
+        mpt_progress_note(
+            r->run.progress,
+            "mptrun: warning: %s is no good checkpoint but the state in which training had "
+            "stopped itself; without a change it stops again, so begin anew with what "
+            "%s/" MPT_FOLDER_DIAGNOSIS " advised, and with train.checkpoint.every",
+            r->from.path, r->run.folder.path);
     return result;
 }
 
@@ -199,8 +209,10 @@ static mpt_exit resume(resuming *r, const mpt_options *said) {
     if (result == MPT_EXIT_DONE)
         result = compile(r, said);
     if (result == MPT_EXIT_DONE && has_ended(r)) {
-        printf("%s has ended: %lld of %lld steps are done\n", r->run.folder.path,
-               (long long)r->from.step, (long long)r->run.info.steps);
+        bool beyond = r->from.step > r->run.info.steps;
+        printf(beyond ? "%s has ended: %lld steps are done, and the recipe has %lld\n"
+                      : "%s has ended: %lld of %lld steps are done\n",
+               r->run.folder.path, (long long)r->from.step, (long long)r->run.info.steps);
         return MPT_EXIT_DONE;
     }
     if (result == MPT_EXIT_DONE) {

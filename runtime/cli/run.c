@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/colour.h"
+#include "cli/sample.h"
 #include "cli/training.h"
 #include "cli/tree.h"
 
@@ -96,9 +97,24 @@ static bool only_dumps(const mpt_training *r) {
     return r->options->dump && !r->options->until;
 }
 
+/* The recipe of a run folder without what that run was told besides. */
+static void note_past(const mpt_training *r) {
+    char lacks[MPT_PAST_RUN_LACKS];
+    const char *path = r->options->words[0];
+    mpt_past_run_lacks(mpt_recipe_source(r->recipe), r->options, lacks);
+    if (*lacks)
+        mpt_progress_note(
+            r->progress,
+            "mptrun: note: %s was run with options, which stand in it as comments "
+            "and do nothing; the same again is mptrun %s%s",
+            path, path, lacks);
+}
+
 static mpt_status prepare(mpt_training *r) {
     const mpt_options *o = r->options;
     mpt_status status = mpt_cli_load(r->ctx, o, o->words[0], &r->recipe);
+    if (status == MPT_OK)
+        note_past(r);
     if (status != MPT_OK || (ends_before(r, "freeze") && !o->dump))
         return status;
     if (!only_dumps(r))

@@ -1,7 +1,6 @@
 /* A run folder read back: recipe.lua, the command line that stands behind it as comments, and
  * the newest checkpoint. run.c writes what is read here. */
 #include <dirent.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,11 +16,12 @@ static mpt_exit fail(const char *path, const char *what) {
 }
 
 static mpt_exit read_text(mpt_past_run *past) {
-    FILE *file = fopen(past->recipe, "rb");
+    FILE *file;
+    mpt_exit opened = mpt_folder_reopen(past->recipe, false, &file);
+    if (opened != MPT_EXIT_DONE)
+        return opened;
     if (!file)
-        return fail(past->recipe, errno == ENOENT
-                                      ? "no such file: a run folder has the recipe that was run"
-                                      : strerror(errno));
+        return fail(past->recipe, "no such file: a run folder has the recipe that was run");
     past->text = malloc(TEXT_MAX + 1);
     size_t n = past->text ? fread(past->text, 1, TEXT_MAX, file) : 0;
     bool failed = !past->text || ferror(file);
@@ -35,8 +35,8 @@ static mpt_exit read_text(mpt_past_run *past) {
 }
 
 /* The last place where the text has the heading, behind it; NULL where it has none. */
-static char *find_options(char *text) {
-    char *found = NULL, *at = text;
+static const char *find_options(const char *text) {
+    const char *found = NULL, *at = text;
     while ((at = strstr(at, MPT_FOLDER_AS_RUN)) != NULL)
         found = at += strlen(MPT_FOLDER_AS_RUN);
     return found;
@@ -67,7 +67,8 @@ static void take_option(mpt_past_run *past, char *line) {
 
 static void take_options(mpt_past_run *past) {
     static const char lead[] = "--   --", from[] = "--   from ";
-    for (char *line = find_options(past->text); line && *line;) {
+    const char *first = find_options(past->text);
+    for (char *line = first ? past->text + (first - past->text) : NULL; line && *line;) {
         char *end = strchr(line, '\n');
         if (end)
             *end = 0;
@@ -76,6 +77,52 @@ static void take_options(mpt_past_run *past) {
         else if (strncmp(line, from, strlen(from)) == 0)
             mpt_origin_add(&past->origin, line + strlen(from));
         line = end ? end + 1 : NULL;
+    }
+}
+
+/* Whether the command line says an option of one such line, "set PATH=VALUE". */
+static bool is_said(const mpt_options *o, const char *line, size_t n) {
+    static const char set[] = "set ";
+    size_t lead = sizeof set - 1, path = n > lead ? strcspn(line + lead, "=\n") : 0;
+    if (n > lead && strncmp(line, set, lead) == 0) {
+        for (int i = 0; i < o->n_sets; i++)
+            if (strlen(o->sets[i].path) == path &&
+                memcmp(o->sets[i].path, line + lead, path) == 0)
+                return true;
+        return false;
+    }
+    return (strncmp(line, "data ", 5) == 0 && o->data) ||
+           (strncmp(line, "model ", 6) == 0 && o->model >= 0) ||
+           (strncmp(line, "weights ", 8) == 0 && o->weights) ||
+           (strncmp(line, "inject ", 7) == 0 && o->n_inject > 0) ||
+           strncmp(line, "device ", 7) == 0;
+}
+
+/* One option, its value in quotes where a shell would read it apart; 0 where it has no room. */
+static size_t put_option(char *out, size_t room, const char *line, size_t n) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_./=:@,+-";
+    size_t word = strcspn(line, " \n");
+    if (word >= n || n + 8 > room)
+        return 0;
+    const char *value = line + word + 1,
+               *quote = strspn(value, plain) < n - word - 1 ? "'" : "";
+    return (size_t)snprintf(out, room, " --%.*s %s%.*s%s", (int)word, line, quote,
+                            (int)(n - word - 1), value, quote);
+}
+
+void mpt_past_run_lacks(const char *source, const mpt_options *options,
+                        char out[MPT_PAST_RUN_LACKS]) {
+    static const char lead[] = "--   --";
+    size_t used = 0;
+    out[0] = 0;
+    const char *line = source ? find_options(source) : NULL;
+    while (line && *line) {
+        size_t n = strcspn(line, "\n"), skip = sizeof lead - 1;
+        if (n > skip && strncmp(line, lead, skip) == 0 &&
+            !is_said(options, line + skip, n - skip))
+            used += put_option(out + used, MPT_PAST_RUN_LACKS - used, line + skip, n - skip);
+        line += n + (line[n] == '\n');
     }
 }
 

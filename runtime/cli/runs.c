@@ -2,6 +2,7 @@
 #include "cli/runs.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,9 +14,9 @@
 bool mpt_runs_begin(mpt_runs *runs, int most_members) {
     size_t n_all = (size_t)most_members * (size_t)runs->n_seeds;
     runs->members = calloc((size_t)most_members, sizeof *runs->members);
-    runs->done = calloc(n_all, sizeof *runs->done);
+    runs->runs = calloc(n_all, sizeof *runs->runs);
     mpt_signals_begin(&runs->signals, "step");
-    if (runs->members && runs->done)
+    if (runs->members && runs->runs)
         return true;
     fprintf(stderr, "mptrun: no memory for %zu runs\n", n_all);
     return false;
@@ -23,9 +24,9 @@ bool mpt_runs_begin(mpt_runs *runs, int most_members) {
 
 void mpt_runs_end(mpt_runs *runs) {
     mpt_signals_end(&runs->signals);
-    for (int i = 0; i < runs->n_done; i++)
-        free((void *)(uintptr_t)runs->done[i].folder);
-    free(runs->done);
+    for (int i = 0; runs->runs && i < runs->n_all; i++)
+        free((void *)(uintptr_t)runs->runs[i].folder);
+    free(runs->runs);
     free(runs->members);
 }
 
@@ -82,27 +83,6 @@ mpt_status mpt_runs_compile(const mpt_runs *runs, const mpt_member *member,
 
 /* ---- training ---- */
 
-/* The folder of the run, which stays in the list of those done. */
-static char *note_run(mpt_runs *runs, int member, uint64_t seed) {
-    size_t size = MPT_FOLDER_PATH + MPT_RUNS_NAME + 32;
-    char *folder = malloc(size);
-    if (!folder) {
-        fprintf(stderr, "mptrun: no memory for the name of a folder\n");
-        return NULL;
-    }
-    snprintf(folder, size, "%s/%s/seed-%llu", runs->folder.path, runs->members[member].name,
-             (unsigned long long)seed);
-    runs->done[runs->n_done++] = (mpt_compare_run){
-        .folder = folder, .name = runs->members[member].name, .recipe = member, .seed = seed};
-    return folder;
-}
-
-/* A run that ended before its first line takes part in nothing. */
-static void forget_run(mpt_runs *runs, char *folder) {
-    free(folder);
-    runs->n_done--;
-}
-
 /* Whether no run before the one that was noted last is of the same recipe. */
 static bool is_first_of(const mpt_runs *runs, const mpt_member *member) {
     for (int i = 0; i + 1 < runs->n_done; i++)
@@ -137,82 +117,124 @@ static mpt_exit train(mpt_runs *runs, const mpt_member *member, mpt_options *opt
     return result != MPT_EXIT_DONE ? result : closed;
 }
 
+/* A run that ended before its first line was not begun. */
 mpt_exit mpt_runs_train(mpt_runs *runs, int index, uint64_t seed) {
     const mpt_member *member = &runs->members[index];
+    mpt_compare_run *one = &runs->runs[(seed - runs->seed) * (uint64_t)runs->n];
     mpt_options options;
     char seed_text[32];
     int64_t n_steps = 0;
     double began = mpt_cli_seconds();
+    one += index;
     snprintf(seed_text, sizeof seed_text, "%llu", (unsigned long long)seed);
     set_options(runs, member, seed_text, &options);
-    char *folder = note_run(runs, index, seed);
-    if (!folder)
-        return MPT_EXIT_MACHINE;
-    options.out = folder;
+    options.out = one->folder;
+    runs->n_begun++;
     if (!runs->options->quiet)
-        mpt_progress_note(runs->progress, "run %d of %d: %s, seed %s", runs->n_done,
+        mpt_progress_note(runs->progress, "run %d of %d: %s, seed %s", runs->n_begun,
                           runs->n_all, member->name, seed_text);
     mpt_exit result = train(runs, member, &options, &n_steps);
     runs->seconds += mpt_cli_seconds() - began;
-    if (n_steps == 0)
-        forget_run(runs, folder);
+    one->not_begun = n_steps == 0;
+    runs->last = n_steps > 0 ? one->folder : NULL;
     return result == MPT_EXIT_STOPPED && n_steps > 0 ? MPT_EXIT_DONE : result;
+}
+
+/* ---- all that will be ---- */
+
+static bool list_runs(mpt_runs *runs) {
+    size_t size = MPT_FOLDER_PATH + MPT_RUNS_NAME + 32;
+    for (int i = 0; i < runs->n_all; i++) {
+        const mpt_member *member = &runs->members[i % runs->n];
+        uint64_t seed = runs->seed + (uint64_t)(i / runs->n);
+        char *folder = malloc(size);
+        if (!folder) {
+            fprintf(stderr, "mptrun: no memory for the name of a folder\n");
+            return false;
+        }
+        snprintf(folder, size, "%s/%s/seed-%llu", runs->folder.path, member->name,
+                 (unsigned long long)seed);
+        runs->runs[i] = (mpt_compare_run){.folder = folder,
+                                          .name = member->name,
+                                          .recipe = i % runs->n,
+                                          .seed = seed,
+                                          .not_begun = true};
+    }
+    return true;
+}
+
+static mpt_status compare(const mpt_runs *runs, bool sweep, mpt_comparison **out) {
+    mpt_compare_options options = MPT_COMPARE_OPTIONS_INIT;
+    options.within = runs->options->within;
+    options.sweep = sweep;
+    return mpt_comparison_create(runs->ctx, runs->runs, runs->n_all, &options, out);
+}
+
+mpt_exit mpt_runs_start(mpt_runs *runs, const char *name, bool sweep) {
+    mpt_comparison *comparison = NULL;
+    char path[MPT_RUNS_PATH];
+    mpt_exit made = mpt_folder_make(&runs->folder, runs->options->out, name);
+    if (made != MPT_EXIT_DONE)
+        return made;
+    if (!list_runs(runs))
+        return MPT_EXIT_MACHINE;
+    snprintf(path, sizeof path, "%s/" MPT_RUNS_INDEX, runs->folder.path);
+    mpt_status status = compare(runs, sweep, &comparison);
+    if (status == MPT_OK)
+        status = mpt_comparison_write_index(comparison, path);
+    mpt_comparison_destroy(comparison);
+    return status == MPT_OK ? MPT_EXIT_DONE : mpt_cli_fail(runs->ctx, status);
 }
 
 /* ---- the result ---- */
 
-static mpt_exit exit_of(const mpt_runs *runs, const mpt_comparison *comparison) {
+static mpt_exit exit_of(const mpt_comparison *comparison, const mpt_options *options) {
     mpt_comparison_row row;
-    bool bound = runs->options->within >= 0;
-    int n = 0;
-    for (int i = 0; mpt_comparison_get(comparison, i, &row); i++) {
+    bool bound = options->within >= 0;
+    for (int i = 0; mpt_comparison_get(comparison, i, &row); i++)
         if (row.outcome == MPT_COMPARE_BROKE || row.outcome == MPT_COMPARE_BEYOND ||
-            (bound && row.outcome == MPT_COMPARE_UNFINISHED))
+            (bound && (row.outcome == MPT_COMPARE_UNFINISHED || row.empty_label ||
+                       isnan(row.final_loss))))
             return MPT_EXIT_STOPPED;
-        n++;
-    }
-    return bound && n < runs->n ? MPT_EXIT_STOPPED : MPT_EXIT_DONE;
+    return MPT_EXIT_DONE;
 }
 
-/* Members that have no run yet are left out; of a sweep the last one is all in BF16. */
-static bool number_recipes(mpt_runs *runs, bool sweep) {
-    int next = 0;
-    bool last = false;
-    for (int m = 0; m < runs->n; m++) {
-        bool any = false;
-        for (int i = 0; i < runs->n_done; i++)
-            if (runs->done[i].name == runs->members[m].name) {
-                runs->done[i].recipe = next;
-                any = true;
-            }
-        next += any;
-        last = any;
-    }
-    return next > 0 && (!sweep || last);
+mpt_exit mpt_runs_print(mpt_ctx *ctx, const mpt_comparison *comparison, const char *folder,
+                        const mpt_options *options) {
+    char page[MPT_RUNS_PATH];
+    snprintf(page, sizeof page, "%s/compare.html", folder);
+    mpt_status status = mpt_comparison_print(comparison, options->json, mpt_cli_write, NULL);
+    if (status == MPT_OK)
+        status = mpt_comparison_write_page(comparison, page);
+    if (status == MPT_OK && !options->json)
+        printf("\nreport in %s\n", page);
+    return status == MPT_OK ? exit_of(comparison, options) : mpt_cli_fail(ctx, status);
+}
+
+/* Which run can be finished by itself, after a signal. */
+static void say_stopped(const mpt_runs *runs) {
+    mpt_progress_note(runs->progress, "mptrun: stopped early, in run %d of %d", runs->n_begun,
+                      runs->n_all);
+    if (runs->last)
+        mpt_progress_note(runs->progress,
+                          "mptrun: mptrun resume %s finishes that one, mptrun report %s then "
+                          "compares anew",
+                          runs->last, runs->folder.path);
 }
 
 mpt_exit mpt_runs_tell(mpt_runs *runs, bool sweep) {
-    mpt_compare_options options = MPT_COMPARE_OPTIONS_INIT;
     mpt_comparison *comparison = NULL;
-    char page[MPT_FOLDER_PATH + 32];
-    options.within = runs->options->within;
-    options.sweep = number_recipes(runs, sweep) && sweep;
-    if (runs->n_done == 0)
+    bool any = false;
+    for (int i = 0; i < runs->n_all; i++)
+        any = any || (runs->runs[i].folder && !runs->runs[i].not_begun);
+    if (!any)
         return MPT_EXIT_DONE;
-    snprintf(page, sizeof page, "%s/compare.html", runs->folder.path);
-    mpt_status status =
-        mpt_comparison_create(runs->ctx, runs->done, runs->n_done, &options, &comparison);
-    if (status == MPT_OK)
-        status = mpt_comparison_print(comparison, runs->options->json, mpt_cli_write, NULL);
-    if (status == MPT_OK)
-        status = mpt_comparison_write_page(comparison, page);
-    if (status == MPT_OK && !runs->options->json)
-        printf("\nreport in %s\n", page);
+    mpt_status status = compare(runs, sweep, &comparison);
+    mpt_exit result = status == MPT_OK ? mpt_runs_print(runs->ctx, comparison,
+                                                        runs->folder.path, runs->options)
+                                       : mpt_cli_fail(runs->ctx, status);
     if (runs->interrupted)
-        mpt_progress_note(runs->progress, "mptrun: stopped early, after %d of %d runs",
-                          runs->n_done, runs->n_all);
-    mpt_exit result =
-        status == MPT_OK ? exit_of(runs, comparison) : mpt_cli_fail(runs->ctx, status);
+        say_stopped(runs);
     mpt_comparison_destroy(comparison);
     return result;
 }

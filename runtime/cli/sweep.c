@@ -127,7 +127,7 @@ static void say_time(const mpt_runs *runs) {
 
 /* The recipe and its BF16 counterpart first, so that the lifts have their scale. */
 static mpt_exit train_all(mpt_runs *runs) {
-    mpt_exit result = mpt_folder_make(&runs->folder, runs->options->out, "sweep");
+    mpt_exit result = mpt_runs_start(runs, "sweep", true);
     mpt_signals_training(&runs->signals, true);
     if (!runs->options->quiet)
         mpt_progress_note(runs->progress,
@@ -137,7 +137,7 @@ static mpt_exit train_all(mpt_runs *runs) {
         for (int i = 0; result == MPT_EXIT_DONE && !runs->interrupted && i < runs->n; i++) {
             int member = i == 0 ? 0 : i == 1 ? runs->n - 1 : i - 1;
             result = mpt_runs_train(runs, member, runs->seed + (uint64_t)s);
-            if (runs->n_done == 1 && s == 0 && i == 0 && !runs->options->quiet)
+            if (runs->n_begun == 1 && s == 0 && i == 0 && !runs->options->quiet)
                 say_time(runs);
         }
     mpt_signals_training(&runs->signals, false);

@@ -101,7 +101,7 @@ static mpt_status evaluate_between(mpt_training *r) {
     mpt_progress_validating(r->progress, done);
     mpt_status status = mpt_trainer_eval(r->trainer, r->info.eval_batches, &loss);
     if (status == MPT_OK && !r->options->quiet)
-        mpt_progress_note(r->progress, "step %lld: validation loss %.4f", (long long)done,
+        mpt_progress_note(r->progress, "validation loss after %lld steps %.4f", (long long)done,
                           loss);
     return status == MPT_OK ? mpt_events_eval(r->events, done, loss) : status;
 }
@@ -113,25 +113,36 @@ static mpt_status save_if_due(mpt_training *r) {
     return mpt_trainer_checkpoint(r->trainer, false);
 }
 
-static mpt_status one_step(mpt_training *r) {
+/* What the run folder holds of a step beside its metrics, also of the one that ended the run.
+ */
+static mpt_status record_step(mpt_training *r, double seconds) {
     double tokens = (double)r->info.batch * (double)r->info.sequence;
-    double start = mpt_cli_seconds();
-    const char *phase = r->last.phase;
-    mpt_status status = mpt_trainer_step(r->trainer, NULL, &r->last);
-    double now = mpt_cli_seconds();
+    r->n_done++;
+    mpt_status status = mpt_events_scalar(r->events, "train/tokens_per_s", r->last.step,
+                                          (float)(tokens / fmax(seconds, 1e-9)));
     if (status == MPT_OK)
         status = mpt_events_step(r->events, &r->last);
     if (status == MPT_OK)
         status = mpt_events_operands(r->events, r->trainer, r->last.step);
-    if (status != MPT_OK)
+    if (status == MPT_OK && !mpt_folder_timing(&r->folder, r->last.step, seconds, tokens))
+        status = MPT_IO;
+    return status;
+}
+
+static mpt_status one_step(mpt_training *r) {
+    double start = mpt_cli_seconds();
+    const char *phase = r->last.phase;
+    mpt_status status = mpt_trainer_step(r->trainer, NULL, &r->last);
+    double now = mpt_cli_seconds();
+    if (status != MPT_OK && status != MPT_STOPPED)
         return status;
-    r->n_done++;
+    mpt_status recorded = record_step(r, now - start);
+    if (recorded != MPT_OK || status == MPT_STOPPED)
+        return recorded != MPT_OK ? recorded : status;
     if (phase && strcmp(phase, r->last.phase) != 0 && !r->options->quiet)
         mpt_progress_note(r->progress, "step %lld: phase '%s' begins", (long long)r->last.step,
                           r->last.phase);
     mpt_progress_step(r->progress, &r->last, now - start, now);
-    if (!mpt_folder_timing(&r->folder, r->last.step, now - start, tokens))
-        return MPT_IO;
     status = evaluate_between(r);
     return status == MPT_OK ? save_if_due(r) : status;
 }
@@ -286,7 +297,8 @@ static mpt_exit write_diagnosis(mpt_training *r) {
 }
 
 /* Training has stopped itself. A good checkpoint stays the newest, to go on from; where there
- * is none yet, the state as it is may help to find out. Why it stopped was said first. */
+ * is none yet, the state as it is may help to find out, and says of itself what it is. Why it
+ * stopped was said first. */
 static void give_up(mpt_training *r, const char *checkpoints) {
     mpt_checkpoint_info good;
     (void)write_diagnosis(r);
@@ -295,14 +307,15 @@ static void give_up(mpt_training *r, const char *checkpoints) {
     if (r->saved)
         return;
     mpt_status found = mpt_checkpoint_find(r->ctx, checkpoints, &good);
-    if (found == MPT_OK) {
+    if (found == MPT_OK && !good.gave_up) {
         fprintf(results(r), "the last good checkpoint is %s\n", good.path);
         return;
     }
     mpt_status saved = save_now(r);
     if (saved == MPT_OK)
-        fprintf(results(r), "weights in %s/step-%lld\n", checkpoints,
-                (long long)r->last.step + 1);
+        fprintf(results(r),
+                "no good checkpoint: %s/step-%lld is the state in which training stopped\n",
+                checkpoints, (long long)r->last.step + 1);
     else
         (void)mpt_cli_fail(r->ctx, saved);
 }

@@ -76,32 +76,53 @@ mpt_status mpt_file_fail(mpt_ctx *ctx, mpt_where where, const char *path, int er
     return status;
 }
 
-static mpt_status map_descriptor(mpt_ctx *ctx, mpt_where where, const char *path, int fd,
-                                 mpt_file_map *out) {
+static mpt_status check_regular(mpt_ctx *ctx, mpt_where where, const char *path, int fd,
+                                off_t *out_size) {
     struct stat st;
     if (fstat(fd, &st) != 0)
         return mpt_file_fail(ctx, where, path, errno);
-    if (!S_ISREG(st.st_mode)) {
-        mpt_status status = MPT_FAIL(ctx, MPT_DATA, where, "%s: not a regular file", path);
-        mpt_hint(ctx, "name a file, not a folder or a device");
-        return status;
-    }
-    if (st.st_size == 0)
-        return MPT_OK; /* an empty map is an error to mmap, not to us */
-    void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED)
+    *out_size = st.st_size;
+    if (S_ISREG(st.st_mode))
+        return MPT_OK;
+    mpt_status status = MPT_FAIL(ctx, MPT_DATA, where, "%s: not a regular file", path);
+    mpt_hint(ctx, "name a file, not a folder, a pipe or a device");
+    return status;
+}
+
+mpt_status mpt_file_open(mpt_ctx *ctx, mpt_where where, const char *path, int *out_fd,
+                         size_t *out_bytes) {
+    off_t size = 0;
+    *out_bytes = 0;
+    *out_fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block us */
+    if (*out_fd < 0)
         return mpt_file_fail(ctx, where, path, errno);
+    mpt_status status = check_regular(ctx, where, path, *out_fd, &size);
+    if (status != MPT_OK) {
+        close(*out_fd);
+        *out_fd = -1;
+    }
+    *out_bytes = (size_t)size;
+    return status;
+}
+
+static mpt_status map_descriptor(mpt_ctx *ctx, mpt_where where, const char *path, int fd,
+                                 mpt_file_map *out) {
+    if (out->size == 0)
+        return MPT_OK; /* an empty map is an error to mmap, not to us */
+    void *data = mmap(NULL, out->size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED) {
+        out->size = 0;
+        return mpt_file_fail(ctx, where, path, errno);
+    }
     out->data = data;
-    out->size = (size_t)st.st_size;
     return MPT_OK;
 }
 
 mpt_status mpt_file_map_open(mpt_ctx *ctx, mpt_where where, const char *path,
                              mpt_file_map *out) {
     *out = (mpt_file_map){NULL, 0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block us */
-    if (fd < 0)
-        return mpt_file_fail(ctx, where, path, errno);
+    int fd;
+    MPT_TRY(mpt_file_open(ctx, where, path, &fd, &out->size));
     mpt_status status = map_descriptor(ctx, where, path, fd, out);
     close(fd);
     return status;

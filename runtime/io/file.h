@@ -40,6 +40,11 @@ bool mpt_file_is_folder(const char *path);
 /* Takes away a file, or an empty folder, that this process has made; failing is no matter. */
 void mpt_file_remove(const char *path);
 
+/* Opens a regular file for reading and tells its size; MPT_DATA for anything else, without
+ * waiting for what a pipe may bring. *out_fd is -1 where it fails. */
+mpt_status mpt_file_open(mpt_ctx *ctx, mpt_where where, const char *path, int *out_fd,
+                         size_t *out_bytes);
+
 /* Maps a whole regular file for reading. `where` is the recipe line that asked for it. */
 mpt_status mpt_file_map_open(mpt_ctx *ctx, mpt_where where, const char *path,
                              mpt_file_map *out);

@@ -2,7 +2,6 @@
 #include "io/lines.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,9 +21,9 @@ struct mpt_lines {
 
 mpt_status mpt_lines_open(mpt_ctx *ctx, const char *path, mpt_lines **out) {
     *out = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return mpt_file_fail(ctx, MPT_NOWHERE, path, errno);
+    int fd;
+    size_t bytes;
+    MPT_TRY(mpt_file_open(ctx, MPT_NOWHERE, path, &fd, &bytes));
     mpt_lines *lines = mpt_alloc(ctx, sizeof *lines);
     if (!lines) {
         close(fd);

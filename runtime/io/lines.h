@@ -7,7 +7,7 @@
 
 typedef struct mpt_lines mpt_lines;
 
-/* MPT_NOT_FOUND where there is no such file. */
+/* MPT_NOT_FOUND where there is no such file; MPT_DATA where it is a folder or a pipe. */
 mpt_status mpt_lines_open(mpt_ctx *ctx, const char *path, mpt_lines **out);
 void mpt_lines_close(mpt_lines *lines);
 

@@ -6,14 +6,27 @@
 #include "mpt/compare.h"
 #include "plan/diff.h"
 
+/* What can be set for both on a command line is said; a model cannot. */
+static void hint(mpt_ctx *ctx, const char *name) {
+    static const char lead[] =
+        "recipes are compared that differ in precision alone: derive both "
+        "from one recipe";
+    if (strncmp(name, "train.", strlen("train.")) == 0 ||
+        strncmp(name, "data.", strlen("data.")) == 0)
+        mpt_hint(ctx, "%s, or set it for both by --set %s=...", lead, name);
+    else if (strcmp(name, "data") == 0)
+        mpt_hint(ctx, "%s, or give both the same file by --data", lead);
+    else
+        mpt_hint(ctx, "%s, which says the model of both", lead);
+}
+
 static mpt_status fail(const mpt_program *base, const mpt_program *other, const char *name,
                        const char *a, const char *b) {
     mpt_status status =
         MPT_FAIL(base->ctx, MPT_INVALID, other->recipe->where,
                  "%s: %s of %s cannot be compared with %s of %s", name, b ? b : "none",
                  other->recipe->name, a ? a : "none", base->recipe->name);
-    mpt_hint(base->ctx, "recipes are compared that differ in precision alone: derive both from "
-                        "one, or set it for both by --set");
+    hint(base->ctx, name);
     return status;
 }
 

@@ -4,87 +4,19 @@
  * left to diff_layers.c, which compares what they come to. */
 #include "plan/diff.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "plan/fields.h"
 #include "plan/text.h"
 
-enum { VALUE = 1024, NAME = 128, MOST_SHAPES = 9 };
+enum { NAME = 128, MOST_SHAPES = 9 };
 
-/* ---- values as people read them ---- */
-
-/* One word of a value: a number in the fewest digits that are it, with separators where it is
- * long; anything else as it is. */
-static void add_word(mpt_words *out, const char *word, bool is_seed) {
-    char *end, text[64];
-    double number = strtod(word, &end);
-    if (end == word || *end || !isfinite(number) || is_seed) {
-        mpt_words_add(out, "%s", word);
-        return;
-    }
-    if (number == floor(number) && fabs(number) >= 10 && fabs(number) < 0x1p63) {
-        mpt_words_count(out, (int64_t)number);
-        return;
-    }
-    int digits = 1;
-    do
-        snprintf(text, sizeof text, "%.*g", digits, number);
-    while (strtod(text, NULL) != number && ++digits <= 17);
-    mpt_words_add(out, "%s", text);
-}
-
-static const char *readable(mpt_arena *arena, const char *name, const char *value,
-                            size_t length) {
-    mpt_words out = {.len = 0};
-    size_t n = strlen(name);
-    bool is_seed = n >= 4 && strcmp(name + n - 4, "seed") == 0;
-    char word[VALUE];
-    for (size_t at = 0; at < length;) {
-        size_t size = strcspn(value + at, " \n");
-        snprintf(word, sizeof word, "%.*s", (int)size, value + at);
-        add_word(&out, word, is_seed);
-        at += size;
-        if (at < length)
-            mpt_words_add(&out, "%c", value[at++]);
-    }
-    return mpt_arena_strdup(arena, out.len ? out.data : "none");
-}
-
-/* ---- lines of the canonical text ---- */
-
-/* A line "name = value"; both lie in the text. */
-typedef struct line {
-    const char *name, *value;
-    size_t n_name, n_value;
-} line;
-
-static bool starts(const line *l, const char *with) {
-    return l->n_name >= strlen(with) && strncmp(l->name, with, strlen(with)) == 0;
-}
-
-/* The next line that is no part of a rule or of a phase; false at the end. */
-static bool next_line(const char **text, line *out) {
-    const char *p = *text;
-    while (p && *p) {
-        size_t length = strcspn(p, "\n");
-        const char *begin = p, *end = p + length, *equals = strstr(p, " =");
-        p += length + (*end == '\n');
-        *text = p;
-        if (!equals || equals >= end)
-            continue;
-        const char *value = equals + 2 + (equals[2] == ' ');
-        *out = (line){begin, value, (size_t)(equals - begin), (size_t)(end - value)};
-        if (!starts(out, "precision.rules[") && !starts(out, "phases["))
-            return true;
-    }
-    return false;
-}
+typedef mpt_field_line line;
 
 /* The line of the same name in another text. */
 static bool find_line(const char *text, const line *wanted, line *out) {
-    while (next_line(&text, out))
+    while (mpt_field_next(&text, out))
         if (out->n_name == wanted->n_name && !memcmp(out->name, wanted->name, out->n_name))
             return true;
     return false;
@@ -93,22 +25,22 @@ static bool find_line(const char *text, const line *wanted, line *out) {
 /* The rows that a field belongs to; NULL: it is told of elsewhere, or counted for the proxy. */
 static mpt_diff_rows *rows_of(mpt_diff *diff, const line *l) {
     bool proxy = diff->side[0]->proxy || diff->side[1]->proxy;
-    if (starts(l, "precision."))
+    if (mpt_field_starts(l, "precision."))
         return &diff->precision;
-    if (starts(l, "train.proxy"))
+    if (mpt_field_starts(l, "train.proxy"))
         return proxy ? &diff->training : NULL;
-    if (starts(l, "train"))
+    if (mpt_field_starts(l, "train"))
         return proxy ? NULL : &diff->training;
-    if (starts(l, "data"))
+    if (mpt_field_starts(l, "data"))
         return &diff->training;
-    if (proxy ? starts(l, "proxy.") : starts(l, "model."))
+    if (proxy ? mpt_field_starts(l, "proxy.") : mpt_field_starts(l, "model."))
         return &diff->model; /* a field of a table; its first line is told of by the plan */
-    return starts(l, "proxy") && !proxy ? &diff->model : NULL;
+    return mpt_field_starts(l, "proxy") && !proxy ? &diff->model : NULL;
 }
 
 /* Whether it is a field of a table that gives a model's size. */
 static bool is_size(const line *l) {
-    return starts(l, "model.") || starts(l, "proxy.");
+    return mpt_field_starts(l, "model.") || mpt_field_starts(l, "proxy.");
 }
 
 /* One field; NULL: that side has none. */
@@ -121,13 +53,13 @@ static mpt_status add_field(mpt_diff *diff, const line *a, const line *b) {
     if (is_size(any) && !(a && b))
         return MPT_OK; /* the other side is a named size: its shapes are compared */
     if (!rows) {
-        diff->n_proxy += a && b && starts(any, "train.");
+        diff->n_proxy += a && b && mpt_field_starts(any, "train.");
         return MPT_OK;
     }
     const char *name = mpt_arena_printf(diff->arena, "%.*s", (int)any->n_name, any->name);
     for (int s = 0; name && s < 2; s++) {
         const line *l = s == 0 ? a : b;
-        if (l && !(value[s] = readable(diff->arena, name, l->value, l->n_value)))
+        if (l && !(value[s] = mpt_field_readable(diff->arena, name, l->value, l->n_value)))
             return MPT_OUT_OF_MEMORY;
     }
     return name ? mpt_diff_add(diff, rows, name, value[0], value[1]) : MPT_OUT_OF_MEMORY;
@@ -136,9 +68,9 @@ static mpt_status add_field(mpt_diff *diff, const line *a, const line *b) {
 static mpt_status compare_texts(mpt_diff *diff, const char *a, const char *b) {
     line one, other;
     const char *rest = a;
-    while (next_line(&rest, &one))
+    while (mpt_field_next(&rest, &one))
         MPT_TRY(add_field(diff, &one, find_line(b, &one, &other) ? &other : NULL));
-    for (rest = b; next_line(&rest, &one);)
+    for (rest = b; mpt_field_next(&rest, &one);)
         if (!find_line(a, &one, &other))
             MPT_TRY(add_field(diff, NULL, &one));
     return MPT_OK;

@@ -66,12 +66,14 @@ static void add_record(finder *f, const char *path, const mpt_record *record,
     for (int i = 0; i < record->n_fields; i++) {
         const mpt_field *field = &record->fields[i];
         bool said = is_said(record, field, object);
-        const mpt_record *inner =
-            field->type == MPT_FIELD_RECORD && field->bytes == 0 ? field->record : NULL;
+        bool own = field->bytes > 0 && field->always; /* it has a mask of its own */
+        const mpt_record *inner = field->type == MPT_FIELD_RECORD && (field->bytes == 0 || own)
+                                      ? field->record
+                                      : NULL;
         if (inner) {
             char inner_path[64];
             snprintf(inner_path, sizeof inner_path, "%s.%s", path, field->name);
-            add_record(f, inner_path, inner, object);
+            add_record(f, inner_path, inner, (const char *)object + (own ? field->offset : 0));
         } else if (!said && has_default(field)) {
             add(f, path, field->name, value_of(f, field));
         }

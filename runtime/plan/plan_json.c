@@ -10,7 +10,9 @@
 #include <string.h>
 
 #include "exec/backend.h"
+#include "plan/fields.h"
 #include "plan/json.h"
+#include "plan/plan_watch.h"
 #include "recipe/use.h"
 
 static json_t *integer(double value) {
@@ -254,14 +256,53 @@ static json_t *training_data(const mpt_program *program) {
                      isfinite(unigram) ? json_real(unigram) : json_null());
 }
 
-static json_t *training(const mpt_program *program) {
-    const mpt_train *train = &program->train;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "steps", (json_int_t)train->steps, "batch",
-                     (json_int_t)train->batch, "micro_batch", (json_int_t)train->micro_batch,
-                     "sequence", (json_int_t)train->sequence, "seed", (json_int_t)train->seed);
+/* What of the canonical text is about the training that runs, and about its data where the
+ * recipe gives it. */
+static bool is_of_training(const mpt_program *program, const mpt_field_line *line) {
+    if (mpt_field_starts(line, "data"))
+        return !program->data_given;
+    return mpt_field_starts(line, "train") &&
+           mpt_field_starts(line, "train.proxy") == program->proxy;
 }
 
-static json_t *whole(const mpt_program *program, const mpt_plan *plan) {
+/* {"train.lr.peak": "0.001", ...} */
+static json_t *training_fields(const mpt_program *program, mpt_arena *arena) {
+    mpt_str text;
+    mpt_field_line line;
+    json_t *object = json_object();
+    mpt_str_init(&text, program->ctx);
+    mpt_recipe_canonical(program->recipe, &text);
+    const char *rest = text.data;
+    while (object && mpt_field_next(&rest, &line)) {
+        if (!is_of_training(program, &line))
+            continue;
+        const char *name = mpt_arena_printf(arena, "%.*s", (int)line.n_name, line.name);
+        const char *value =
+            name ? mpt_field_readable(arena, name, line.value, line.n_value) : NULL;
+        if (!value || json_object_set_new(object, name, mpt_json_text(value)) != 0) {
+            json_decref(object);
+            object = NULL;
+        }
+    }
+    if (text.failed) {
+        json_decref(object);
+        object = NULL;
+    }
+    mpt_str_deinit(&text);
+    return object;
+}
+
+static json_t *training(const mpt_program *program, mpt_arena *arena) {
+    const mpt_train *train = &program->train;
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "steps", (json_int_t)train->steps,
+        "batch", (json_int_t)train->batch, "micro_batch", (json_int_t)train->micro_batch,
+        "sequence", (json_int_t)train->sequence, "seed", (json_int_t)train->seed, "checkpoint",
+        mpt_plan_checkpoint_json(train), "watch", mpt_plan_watch_json(train), "telemetry",
+        mpt_plan_telemetry_json(train), "fields", training_fields(program, arena));
+}
+
+static json_t *whole(const mpt_program *program, const mpt_plan *plan, mpt_arena *arena) {
     char model[256];
     mpt_plan_model(program, model, sizeof model);
     double step = (double)program->train.batch * (double)program->train.sequence;
@@ -280,7 +321,7 @@ static json_t *whole(const mpt_program *program, const mpt_plan *plan) {
         plan->bound, "hardware", hardware(plan), "phases", phases(plan), "defaults",
         defaults(plan), "fallbacks", fallbacks(plan), "layers", layers(plan), "warnings",
         warnings(program), "evaluation", evaluation(program), "data", training_data(program),
-        "train", training(program));
+        "train", training(program, arena));
 }
 
 mpt_status mpt_plan_json(const mpt_program *program, mpt_str *out) {
@@ -289,7 +330,7 @@ mpt_status mpt_plan_json(const mpt_program *program, mpt_str *out) {
     mpt_arena_init(&arena, program->ctx);
     mpt_status status = mpt_plan_collect(program, &arena, &plan);
     if (status == MPT_OK)
-        status = mpt_json_print(program->ctx, whole(program, &plan), out);
+        status = mpt_json_print(program->ctx, whole(program, &plan, &arena), out);
     mpt_arena_deinit(&arena);
     return status;
 }

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "plan/plan_watch.h"
 #include "plan/text.h"
 
 enum { MOST_WARNINGS = 8, COVERS_WIDTH = 36 };
@@ -118,6 +119,7 @@ static void print_head(const mpt_plan *plan, mpt_str *out) {
     print_lr(&p->train, out);
     print_loss_scale(&p->recipe->loss_scale, out);
     print_evaluation(p, out);
+    mpt_plan_print_watch(&p->train, out);
 }
 
 /* ---- phases ---- */
@@ -188,14 +190,16 @@ static void print_phases(const mpt_plan *plan, mpt_str *out) {
 
 /* ---- what was filled in, warnings ---- */
 
-/* In the words of --set, none of them broken over two lines. Those of the autocast table have
- * lines of their own above (plan_ops.c). */
+/* In the words of --set, none of them broken over two lines. Those of the autocast table
+ * (plan_ops.c) and of what is saved and watched (plan_watch.c) have lines of their own above.
+ */
 static void print_defaults(const mpt_plan *plan, mpt_str *out) {
     static const char ops[] = "precision.ops.";
     mpt_str text;
     mpt_str_init(&text, out->ctx);
     for (int i = 0; i < plan->n_defaults; i++)
-        if (strncmp(plan->defaults[i].path, ops, sizeof ops - 1) != 0)
+        if (strncmp(plan->defaults[i].path, ops, sizeof ops - 1) != 0 &&
+            !mpt_plan_watch_has(plan->defaults[i].path))
             mpt_str_printf(&text, "%s%s=%s", text.len ? " " : "", plan->defaults[i].path,
                            plan->defaults[i].value);
     out->failed |= text.failed;

@@ -156,7 +156,7 @@ typedef struct mpt_watch {
 
 /* How often each operand is counted. */
 typedef struct mpt_telemetry {
-    int64_t every; /* attempted steps; 0: a hundred times a run, every 10th step at most */
+    int64_t every; /* attempted steps; 0: a hundredth of the run, at least 10 */
     uint64_t set;
 } mpt_telemetry;
 

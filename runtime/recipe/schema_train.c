@@ -224,8 +224,9 @@ const mpt_record mpt_record_watch = {"watch",
 
 static const mpt_field telemetry_fields[] = {
     {"every", MPT_FIELD_INT, MEMBER(mpt_telemetry, every), 0, COUNT_MAX, .by_default = "0",
-     .doc = "Attempted steps between two counts of what every operand lost; 0 takes a hundred "
-            "over the run, and every 10th step at most.",
+     .doc =
+         "Attempted steps between two counts of what every operand lost; 0 takes a hundredth "
+         "of the run and at least 10: every 10th step up to 1,000 steps, then 100 times.",
      .source = ""},
 };
 const mpt_record mpt_record_telemetry = {"telemetry",
@@ -280,7 +281,8 @@ static const mpt_field train_fields[] = {
      .always = true, .by_default = "skips, and 20 in a row stop",
      .doc = "What happens when something goes wrong.", .source = ""},
     {"telemetry", MPT_FIELD_RECORD, MEMBER(mpt_train, telemetry),
-     .record = &mpt_record_telemetry, .always = true, .by_default = "a hundred times a run",
+     .record = &mpt_record_telemetry, .always = true,
+     .by_default = "every 10th step, or 100 times a run",
      .doc = "How often every operand is measured.", .source = ""},
     {"proxy", MPT_FIELD_SPECIAL, NO_MEMBER, .by_default = "none",
      .doc = "Any of these fields again, for when the proxy is trained.", .source = "",

@@ -8,23 +8,39 @@
 
 /* ---- the caller's list ---- */
 
-static mpt_status check_runs(mpt_ctx *ctx, const mpt_compare_run *runs, int n, int *out_n) {
+static mpt_status check_run(mpt_ctx *ctx, const mpt_compare_run *runs, int i, int n) {
+    if (!runs[i].folder || runs[i].recipe < 0 || runs[i].recipe >= n)
+        return MPT_FAIL(ctx, MPT_INVALID, MPT_NOWHERE,
+                        "mpt_comparison_create: runs[%d] has no folder, or recipe %d is not "
+                        "from 0 to %d",
+                        i, runs[i].recipe, n - 1);
+    if (runs[i].not_begun && !runs[i].name)
+        return MPT_FAIL(ctx, MPT_INVALID, MPT_NOWHERE,
+                        "mpt_comparison_create: runs[%d] is not begun and has no name", i);
+    return MPT_OK;
+}
+
+/* With recipes that are found in the plans, all but the folders is found there. */
+static mpt_status check_runs(mpt_ctx *ctx, const mpt_compare_run *runs, int n, bool find,
+                             int *out_n) {
     int most = -1;
     for (int i = 0; i < n; i++) {
-        if (!runs[i].folder || runs[i].recipe < 0 || runs[i].recipe >= n)
-            return MPT_FAIL(
-                ctx, MPT_INVALID, MPT_NOWHERE,
-                "mpt_comparison_create: runs[%d] has no folder, or recipe %d is not "
-                "from 0 to %d",
-                i, runs[i].recipe, n - 1);
+        MPT_TRY(check_run(ctx, runs, i, n));
+        if (find && runs[i].not_begun)
+            return MPT_FAIL(ctx, MPT_INVALID, MPT_NOWHERE,
+                            "mpt_comparison_create: runs[%d] is not begun, so that its recipe "
+                            "cannot be found in its plan",
+                            i);
         most = runs[i].recipe > most ? runs[i].recipe : most;
-        for (int k = 0; k < i; k++)
+        for (int k = 0; k < i && !find; k++)
             if (runs[k].recipe == runs[i].recipe && runs[k].seed == runs[i].seed)
                 return MPT_FAIL(ctx, MPT_INVALID, MPT_NOWHERE,
                                 "mpt_comparison_create: runs[%d] and runs[%d] are of the same "
                                 "recipe and seed",
                                 k, i);
     }
+    if (find)
+        return MPT_OK;
     for (int r = 0; r <= most; r++) {
         bool there = false;
         for (int i = 0; i < n; i++)
@@ -37,51 +53,58 @@ static mpt_status check_runs(mpt_ctx *ctx, const mpt_compare_run *runs, int n, i
     return MPT_OK;
 }
 
-/* ---- runs that belong together ---- */
-
-static mpt_status fail_apart(mpt_ctx *ctx, const mpt_compared_run *a, const mpt_compared_run *b,
-                             const char *what) {
-    mpt_status status =
-        MPT_FAIL(ctx, MPT_DATA, MPT_NOWHERE, "%s and %s: %s", a->folder, b->folder, what);
-    mpt_hint(ctx, "runs are compared that differ in precision alone");
-    return status;
-}
-
-static mpt_status check_pair(mpt_ctx *ctx, const mpt_compared_run *a,
-                             const mpt_compared_run *b) {
-    if (strcmp(a->model, b->model) != 0 || a->parameters != b->parameters)
-        return fail_apart(ctx, a, b, "these runs trained different models");
-    if (a->planned != b->planned)
-        return fail_apart(ctx, a, b, "these runs have different numbers of steps");
-    int n = a->steps.n < b->steps.n ? a->steps.n : b->steps.n;
-    for (int i = 0; i < n; i++)
-        if (a->steps.at[i].step == b->steps.at[i].step &&
-            a->steps.at[i].tokens != b->steps.at[i].tokens)
-            return fail_apart(ctx, a, b, "these runs saw different numbers of tokens a step");
-    return MPT_OK;
-}
-
 /* ---- life ---- */
+
+/* What a run left without a step may have been killed before its first one. */
+static void look_begun(const mpt_comparison *c, mpt_compared_run *run) {
+    if (c->opened && run->steps.n == 0 && !run->ended)
+        run->begun = false;
+}
 
 static mpt_status fill(mpt_comparison *c, const mpt_compare_run *runs) {
     c->runs = mpt_arena_alloc(&c->arena, mpt_size_mul((size_t)c->n_runs, sizeof *c->runs));
-    c->recipes = mpt_arena_alloc(&c->arena, mpt_size_mul((size_t)c->n, sizeof *c->recipes));
-    c->order = mpt_arena_alloc(&c->arena, mpt_size_mul((size_t)c->n, sizeof *c->order));
-    if (!c->runs || !c->recipes || !c->order)
+    if (!c->runs)
         return MPT_OUT_OF_MEMORY;
     for (int i = 0; i < c->n_runs; i++) {
         MPT_TRY(mpt_compare_read(c->ctx, &c->arena, &runs[i], &c->runs[i]));
-        if (i > 0)
-            MPT_TRY(check_pair(c->ctx, &c->runs[0], &c->runs[i]));
+        look_begun(c, &c->runs[i]);
     }
+    if (c->options.find_recipes)
+        MPT_TRY(mpt_compare_find(c));
+    c->recipes = mpt_arena_alloc(&c->arena, mpt_size_mul((size_t)c->n, sizeof *c->recipes));
+    c->order = mpt_arena_alloc(&c->arena, mpt_size_mul((size_t)c->n, sizeof *c->order));
+    if (!c->recipes || !c->order)
+        return MPT_OUT_OF_MEMORY;
+    MPT_TRY(mpt_compare_check(c));
     MPT_TRY(mpt_compare_sum(c));
     return mpt_compare_judge(c);
+}
+
+mpt_status mpt_comparison_make(mpt_ctx *ctx, const mpt_compare_run *runs, int n_runs,
+                               const mpt_compare_options *options, bool opened,
+                               mpt_comparison **out) {
+    int n = n_runs;
+    MPT_TRY(check_runs(ctx, runs, n_runs, options->find_recipes, &n));
+    mpt_comparison *c = mpt_alloc(ctx, sizeof *c);
+    if (!c)
+        return mpt_fail_memory(ctx, sizeof *c);
+    c->ctx = ctx;
+    c->options = *options;
+    c->opened = opened;
+    c->n_runs = n_runs;
+    c->n = n;
+    mpt_arena_init(&c->arena, ctx);
+    mpt_status status = fill(c, runs);
+    if (status == MPT_OK)
+        *out = c;
+    else
+        mpt_comparison_destroy(c);
+    return status;
 }
 
 mpt_status mpt_comparison_create(mpt_ctx *ctx, const mpt_compare_run *runs, int n_runs,
                                  const mpt_compare_options *options, mpt_comparison **out) {
     mpt_compare_options o = MPT_COMPARE_OPTIONS_INIT;
-    int n = 0;
     MPT_REQUIRE_OBJECT(ctx);
     MPT_REQUIRE(ctx, out);
     *out = NULL;
@@ -93,21 +116,7 @@ mpt_status mpt_comparison_create(mpt_ctx *ctx, const mpt_compare_run *runs, int 
     if (isnan(o.within))
         return MPT_FAIL(ctx, MPT_INVALID, MPT_NOWHERE, "%s: options.within is no number",
                         __func__);
-    MPT_TRY(check_runs(ctx, runs, n_runs, &n));
-    mpt_comparison *c = mpt_alloc(ctx, sizeof *c);
-    if (!c)
-        return mpt_fail_memory(ctx, sizeof *c);
-    c->ctx = ctx;
-    c->options = o;
-    c->n_runs = n_runs;
-    c->n = n;
-    mpt_arena_init(&c->arena, ctx);
-    mpt_status status = fill(c, runs);
-    if (status == MPT_OK)
-        *out = c;
-    else
-        mpt_comparison_destroy(c);
-    return status;
+    return mpt_comparison_make(ctx, runs, n_runs, &o, false, out);
 }
 
 void mpt_comparison_destroy(mpt_comparison *comparison) {

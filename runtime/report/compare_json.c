@@ -38,9 +38,9 @@ static json_t *over_time(const mpt_band *loss, const mpt_band *difference) {
     json_t *array = json_array();
     for (int i = 0; array && i < loss->n; i++) {
         json_t *point =
-            json_pack("{s:f, s:o, s:o, s:o}", "tokens", loss->tokens[i], "loss",
-                      real(loss->mean[i]), "relative_difference", real(difference->mean[i]),
-                      "noise", real(difference->spread[i]));
+            json_pack("{s:I, s:o, s:o, s:o}", "tokens", (json_int_t)llround(loss->tokens[i]),
+                      "loss", real(loss->mean[i]), "relative_difference",
+                      real(difference->mean[i]), "noise", real(difference->spread[i]));
         if (json_array_append_new(array, point) != 0) {
             json_decref(array);
             array = NULL;
@@ -63,17 +63,17 @@ static json_t *notes(const mpt_comparison *c, const mpt_compared *r) {
 static json_t *row_json(const mpt_comparison *c, const mpt_compared *r) {
     const mpt_comparison_row *row = &r->row;
     return json_pack(
-        "{s:o, s:s, s:o, s:o, s:s, s:i, s:i, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:o}",
+        "{s:o, s:s, s:o, s:o, s:s, s:i, s:i, s:i, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+        "s:o, s:o, s:o}",
         "recipe", mpt_json_text(row->recipe), "recipe_hash", row->recipe_hash, "schedule_hash",
         mpt_json_text(row->schedule_hash), "verdict", mpt_json_text(c->verdict), "outcome",
-        outcome_name(row->outcome), "runs", row->n_runs, "whole", row->n_whole, "final_loss",
-        real(row->final_loss), "loss_of", c->validates ? "validation" : "training",
-        "relative_difference", real(row->relative_difference), "noise", real(row->noise),
-        "quantized_gemms", count(row->quantized_gemms), "gemms", count(row->gemms),
-        "gemms_by_format", gemms(&r->gemms), "tokens_per_s", real(row->tokens_per_s), "bytes",
-        count(row->bytes), "notes", notes(c, r), "training",
-        over_time(&r->loss, &r->difference), "validation",
+        outcome_name(row->outcome), "planned", row->n_planned, "runs", row->n_runs, "whole",
+        row->n_whole, "final_loss", real(row->final_loss), "loss_of",
+        c->validates ? "validation" : "training", "relative_difference",
+        real(row->relative_difference), "noise", real(row->noise), "quantized_gemms",
+        count(row->quantized_gemms), "gemms", count(row->gemms), "gemms_by_format",
+        gemms(&r->gemms), "tokens_per_s", real(row->tokens_per_s), "bytes", count(row->bytes),
+        "notes", notes(c, r), "training", over_time(&r->loss, &r->difference), "validation",
         over_time(&r->eval_loss, &r->eval_difference));
 }
 

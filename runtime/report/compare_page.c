@@ -4,15 +4,64 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plan/text.h"
 #include "report/compare.h"
 #include "report/page.h"
 
 /* ---- curves ---- */
 
+/* More lines than this tell nothing apart. */
+enum { MOST_DRAWN = 16 };
+
+/* Places in the order, the most telling first: the base, of a sweep BF16 everywhere, what broke
+ * off, then by the size of the difference. */
+static double weight_of(const mpt_comparison *c, int place) {
+    const mpt_compared *r = &c->recipes[c->order[place]];
+    if (place == 0 || (place == 1 && c->options.sweep))
+        return (double)INFINITY;
+    if (r->n_broke > 0)
+        return 1e300;
+    return isnan(r->row.relative_difference) ? -1 : fabs(r->row.relative_difference);
+}
+
+static bool is_drawn(const mpt_comparison *c, int place) {
+    int before = 0;
+    double own = weight_of(c, place);
+    for (int i = 0; i < c->n; i++)
+        before += weight_of(c, i) > own || (weight_of(c, i) == own && i < place);
+    return before < MOST_DRAWN;
+}
+
+/* One line, its values times a factor. */
+static mpt_status make_series(mpt_comparison *c, const mpt_compared *r, const mpt_band *band,
+                              double factor, mpt_series *out) {
+    size_t n = (size_t)band->n;
+    bool banded = c->n_seeds > 1;
+    double *y = mpt_arena_alloc(&c->arena, mpt_size_mul(n + 1, 3 * sizeof *y));
+    if (!y)
+        return MPT_OUT_OF_MEMORY;
+    for (size_t k = 0; k < n; k++) {
+        double spread = isnan(band->spread[k]) ? 0 : band->spread[k];
+        y[k] = factor * band->mean[k];
+        y[n + k] = factor * (band->mean[k] - spread);
+        y[2 * n + k] = factor * (band->mean[k] + spread);
+    }
+    *out = (mpt_series){.name = r->row.recipe,
+                        .n = band->n,
+                        .x = band->tokens,
+                        .y = y,
+                        .low = banded ? y + n : NULL,
+                        .high = banded ? y + 2 * n : NULL,
+                        .dots = band->n < 40,
+                        .aside = r->aside};
+    return MPT_OK;
+}
+
 /* One line a recipe; the bands lie in the comparison. */
 static mpt_status plot_bands(mpt_comparison *c, mpt_page *page, const mpt_plot *like,
                              bool evals, bool apart) {
     mpt_plot plot = *like;
+    bool any = false;
     mpt_series *series = mpt_arena_alloc(&c->arena, mpt_size_mul((size_t)c->n, sizeof *series));
     if (!series)
         return MPT_OUT_OF_MEMORY;
@@ -21,32 +70,34 @@ static mpt_status plot_bands(mpt_comparison *c, mpt_page *page, const mpt_plot *
         const mpt_band *band = apart   ? evals ? &r->eval_difference : &r->difference
                                : evals ? &r->eval_loss
                                        : &r->loss;
-        if (band->n == 0)
+        if (r->row.n_runs == 0 || !is_drawn(c, i))
             continue;
-        double factor = apart ? 100 : 1;
-        size_t n = (size_t)band->n;
-        double *y = mpt_arena_alloc(&c->arena, mpt_size_mul(n, 3 * sizeof *y));
-        if (!y)
-            return MPT_OUT_OF_MEMORY;
-        for (size_t k = 0; k < n; k++) {
-            double spread = isnan(band->spread[k]) ? 0 : band->spread[k];
-            y[k] = factor * band->mean[k];
-            y[n + k] = factor * (band->mean[k] - spread);
-            y[2 * n + k] = factor * (band->mean[k] + spread);
-        }
-        bool banded = c->n_seeds > 1;
-        series[plot.n_series++] = (mpt_series){.name = r->row.recipe,
-                                               .n = band->n,
-                                               .x = band->tokens,
-                                               .y = y,
-                                               .low = banded ? y + n : NULL,
-                                               .high = banded ? y + 2 * n : NULL,
-                                               .dots = band->n < 40};
+        MPT_TRY(make_series(c, r, band, apart ? 100 : 1, &series[plot.n_series++]));
+        any = any || band->n > 0; /* one without points keeps its colour for itself */
     }
     plot.series = series;
-    if (plot.n_series > 0)
+    if (any)
         mpt_page_plot(page, &plot);
     return MPT_OK;
+}
+
+/* What the plots do not show. */
+static void note_left_out(const mpt_comparison *c, mpt_page *page) {
+    mpt_words names = {.len = 0};
+    int n = 0;
+    for (int i = 0; i < c->n; i++)
+        if (c->recipes[c->order[i]].aside)
+            mpt_words_add(&names, "%s%s", n++ ? ", " : "", c->recipes[c->order[i]].row.recipe);
+    if (n > 0 && n < c->n)
+        mpt_page_note(page, MPT_PAGE_PLAIN,
+                      "Broke off or came to more than twice the loss of the base: %s. The axes "
+                      "of losses fit the others.",
+                      names.data);
+    if (c->n > MOST_DRAWN)
+        mpt_page_note(page, MPT_PAGE_PLAIN,
+                      "The plots have %d of %d recipes: the base, and those that end furthest "
+                      "from it. The table has all.",
+                      (int)MOST_DRAWN, c->n);
 }
 
 static mpt_status put_curves(mpt_comparison *c, mpt_page *page) {
@@ -75,6 +126,7 @@ static mpt_status put_curves(mpt_comparison *c, mpt_page *page) {
         "same weights; training losses are means over %lld step%s.%s",
         (long long)c->window, c->window == 1 ? "" : "s",
         c->n_seeds > 1 ? " Bands are one standard deviation over the seeds." : "");
+    note_left_out(c, page);
     return MPT_OK;
 }
 
@@ -85,6 +137,12 @@ static void cell(mpt_page *page, double x, int digits, const char *unit) {
         mpt_page_cell(page, "-");
     else
         mpt_page_cell(page, "%.*f%s", digits, x, unit);
+}
+
+static void cell_percent(mpt_page *page, double x, bool sign) {
+    char words[MPT_COMPARE_PERCENT];
+    mpt_compare_percent(x, sign, words);
+    mpt_page_cell(page, "%s", words);
 }
 
 static const char *outcome_words(mpt_compare_outcome outcome) {
@@ -103,11 +161,11 @@ static void put_result(const mpt_comparison *c, mpt_page *page) {
         const mpt_comparison_row *row = &c->recipes[c->order[i]].row;
         mpt_page_cell(page, "%s", row->recipe);
         cell(page, row->final_loss, 4, "");
-        cell(page, 100 * row->relative_difference, 2, " %");
-        cell(page, 100 * row->noise, 2, " %");
+        cell_percent(page, i == 0 ? (double)NAN : row->relative_difference, true);
+        cell_percent(page, i == 0 ? (double)NAN : row->noise, false);
         mpt_page_cell(page, "%s", outcome_words(row->outcome));
         cell(page, row->tokens_per_s, 0, "");
-        cell(page, (double)row->bytes * 1e-6, 1, "");
+        cell(page, row->n_runs > 0 ? (double)row->bytes * 1e-6 : (double)NAN, 1, "");
         if (c->options.sweep)
             cell(page, 100 * row->share, 0, " %");
     }
@@ -122,6 +180,8 @@ static void put_ran(const mpt_comparison *c, mpt_page *page) {
     for (int i = 0; i < c->n; i++) {
         const mpt_compared *r = &c->recipes[c->order[i]];
         char ran[512];
+        if (r->row.n_runs == 0)
+            continue;
         mpt_gemm_list_text(&r->gemms, ran, sizeof ran);
         mpt_page_cell(page, "%s", r->row.recipe);
         mpt_page_cell(page, "%llu", (unsigned long long)r->row.gemms);
@@ -133,15 +193,6 @@ static void put_ran(const mpt_comparison *c, mpt_page *page) {
     mpt_page_end_table(page);
 }
 
-/* The folder as the page's own folder sees it; NULL where it does not lie below that. */
-static const char *below(const char *folder, const char *page) {
-    const char *slash = strrchr(page, '/');
-    size_t n = slash ? (size_t)(slash + 1 - page) : 0;
-    if (n == 0)
-        return folder[0] == '/' || strncmp(folder, "..", 2) == 0 ? NULL : folder;
-    return strncmp(folder, page, n) == 0 && folder[n] ? folder + n : NULL;
-}
-
 static mpt_status put_runs(mpt_comparison *c, mpt_page *page, const char *path) {
     static const mpt_page_column columns[] = {{"recipe", false},
                                               {"seed", true},
@@ -151,14 +202,17 @@ static mpt_status put_runs(mpt_comparison *c, mpt_page *page, const char *path) 
     mpt_page_begin_table(page, NULL, columns, (int)MPT_COUNT(columns));
     for (int i = 0; i < c->n_runs; i++) {
         const mpt_compared_run *run = &c->runs[i];
-        const char *folder = below(run->folder, path);
+        const char *folder = mpt_compare_below(run->folder, path);
         const char *link =
-            folder ? mpt_arena_printf(&c->arena, "%s/report.html", folder) : NULL;
-        if (folder && !link)
+            folder && run->begun ? mpt_arena_printf(&c->arena, "%s/report.html", folder) : NULL;
+        if (folder && run->begun && !link)
             return MPT_OUT_OF_MEMORY;
         mpt_page_cell(page, "%s", run->name);
         mpt_page_cell(page, "%llu", (unsigned long long)run->seed);
-        mpt_page_cell(page, "%d of %lld", run->steps.n, (long long)run->planned);
+        if (run->begun)
+            mpt_page_cell(page, "%d of %lld", run->steps.n, (long long)run->planned);
+        else
+            mpt_page_cell(page, "not begun");
         cell(page, run->eval_loss, 4, "");
         if (link)
             mpt_page_cell_link(page, link, folder);
@@ -171,12 +225,12 @@ static mpt_status put_runs(mpt_comparison *c, mpt_page *page, const char *path) 
 
 /* ---- the page ---- */
 
+/* Bad is what the exit status is 3 for. */
 static mpt_page_tone tone_of(const mpt_comparison *c) {
     mpt_page_tone tone = c->options.within >= 0 ? MPT_PAGE_GOOD : MPT_PAGE_PLAIN;
     for (int i = 0; i < c->n; i++) {
         mpt_compare_outcome outcome = c->recipes[i].row.outcome;
-        bool empty = c->recipes[i].said && c->recipes[i].row.gemms > 0 &&
-                     c->recipes[i].row.quantized_gemms == 0;
+        bool empty = c->recipes[i].row.empty_label && c->options.within >= 0;
         if (outcome == MPT_COMPARE_BEYOND || outcome == MPT_COMPARE_BROKE || empty)
             return MPT_PAGE_BAD;
         if (outcome == MPT_COMPARE_UNFINISHED)

@@ -186,15 +186,49 @@ static mpt_status take_phases(const reader *r, const json_t *plan) {
     return fits ? MPT_OK : fail_line(r, "phases: the plan has none with steps");
 }
 
+/* Plans of older builds have no fields: then nothing is known to differ. */
+static mpt_status take_fields(const reader *r, const json_t *plan) {
+    mpt_compared_run *run = r->run;
+    json_t *train = json_object_get(plan, "train");
+    const json_t *data = json_object_get(plan, "data");
+    const char *name;
+    json_t *value;
+    MPT_TRY(copy_text(r, data, "source", &run->source));
+    MPT_TRY(copy_text(r, data, "windows", &run->windows));
+    run->unigram = number(data, "unigram");
+    json_object_foreach(json_object_get(train, "fields"), name, value) {
+        mpt_compared_field *grown = mpt_arena_grow(r->arena, run->fields, sizeof *grown,
+                                                   run->n_fields, &run->cap_fields);
+        if (!grown)
+            return MPT_OUT_OF_MEMORY;
+        run->fields = grown;
+        const char *text = json_string_value(value);
+        grown[run->n_fields].name = mpt_arena_strdup(r->arena, name);
+        grown[run->n_fields].value = mpt_arena_strdup(r->arena, text ? text : "?");
+        if (!grown[run->n_fields].name || !grown[run->n_fields].value)
+            return MPT_OUT_OF_MEMORY;
+        run->n_fields++;
+    }
+    return MPT_OK;
+}
+
+/* Written as a signed number of 64 bits. */
+static void take_seed(const reader *r, const json_t *plan) {
+    const json_t *seed = json_object_get(json_object_get(plan, "train"), "seed");
+    r->run->own_seed = json_is_integer(seed) ? (uint64_t)json_integer_value(seed) : 0;
+}
+
 static mpt_status take_plan(const reader *r, const json_t *plan) {
     mpt_compared_run *run = r->run;
     int64_t bytes = whole(json_object_get(plan, "bytes"), "total");
     run->parameters = whole(plan, "parameters");
     run->bytes = bytes > 0 ? (uint64_t)bytes : 0;
-    if (!run->name)
-        MPT_TRY(copy_text(r, plan, "recipe", &run->name));
+    MPT_TRY(copy_text(r, plan, "recipe", &run->own_name));
+    run->name = run->name ? run->name : run->own_name;
     MPT_TRY(copy_text(r, plan, "model", &run->model));
     MPT_TRY(copy_text(r, plan, "recipe_hash", &run->recipe_hash));
+    take_seed(r, plan);
+    MPT_TRY(take_fields(r, plan));
     return take_phases(r, plan);
 }
 
@@ -220,11 +254,15 @@ mpt_status mpt_compare_read(mpt_ctx *ctx, mpt_arena *arena, const mpt_compare_ru
                             mpt_compared_run *out) {
     reader r = {.ctx = ctx, .arena = arena, .run = out};
     *out = (mpt_compared_run){.recipe = from->recipe, .seed = from->seed};
-    out->eval_loss = (double)NAN;
+    out->eval_loss = out->unigram = (double)NAN;
+    out->model = out->recipe_hash = out->schedule_hash = out->source = out->windows = "";
+    out->begun = !from->not_begun;
     out->folder = mpt_arena_strdup(arena, from->folder);
     out->name = from->name ? mpt_arena_strdup(arena, from->name) : NULL;
     if (!out->folder || (from->name && !out->name))
         return MPT_OUT_OF_MEMORY;
+    if (!out->begun)
+        return MPT_OK;
     MPT_TRY(read_plan(&r));
     MPT_TRY(read_lines(&r, "metrics.jsonl", take_metrics));
     return read_lines(&r, "timing.jsonl", take_timing);

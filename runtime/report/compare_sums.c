@@ -228,10 +228,15 @@ static void sum_recipe(mpt_comparison *c, int recipe) {
         const mpt_compared_run *run = &c->runs[i], *base = base_of(c, run);
         if (run->recipe != recipe)
             continue;
+        r->row.n_planned++;
+        if (!run->begun)
+            continue;
         double own = final_loss(c, run), other = base ? final_loss(c, base) : (double)NAN;
         bool broke = !run->ended || (is_whole(run) && !isfinite(own));
         if (broke && r->n_broke++ == 0)
             r->stopped_at = run->steps.n;
+        if (!broke && !is_whole(run) && r->reached == 0)
+            r->reached = run->steps.n;
         r->row.n_runs++;
         r->row.n_whole += is_whole(run);
         r->skipped += run->skipped > 0 ? run->skipped : 0;
@@ -248,24 +253,19 @@ static void sum_recipe(mpt_comparison *c, int recipe) {
 
 /* ---- all of it ---- */
 
-static const mpt_compared_run *first_run(const mpt_comparison *c, int recipe) {
-    for (int i = 0; i < c->n_runs; i++)
-        if (c->runs[i].recipe == recipe)
-            return &c->runs[i];
-    return NULL;
-}
-
 mpt_status mpt_compare_sum(mpt_comparison *c) {
-    const mpt_compared_run *base = first_run(c, 0);
+    const mpt_compared_run *base = mpt_compare_first(c, 0);
+    base = base->begun ? base : mpt_compare_first(c, -1);
     double tokens = base->steps.n > 0 ? base->steps.at[0].tokens : 1;
     c->planned = base->planned;
     c->window = c->planned / WINDOWS > 1 ? c->planned / WINDOWS : 1;
     for (int i = 0; i < c->n_runs; i++) {
-        c->validates = c->validates || (c->runs[i].recipe == 0 && c->runs[i].validates);
-        c->n_seeds += c->runs[i].recipe == 0;
+        c->validates =
+            c->validates || (c->runs[i].recipe == base->recipe && c->runs[i].validates);
+        c->n_seeds += c->runs[i].recipe == 0 && c->runs[i].begun;
     }
     for (int r = 0; r < c->n; r++) {
-        const mpt_compared_run *run = first_run(c, r);
+        const mpt_compared_run *run = mpt_compare_first(c, r);
         c->recipes[r].row = (mpt_comparison_row){.recipe = run->name,
                                                  .recipe_hash = run->recipe_hash,
                                                  .schedule_hash = run->schedule_hash,

@@ -16,6 +16,7 @@ mpt_status mpt_events_step(mpt_events *events, const mpt_step_result *result) {
         mpt_events_scalar(events, "train/grad_norm", result->step, (float)result->grad_norm));
     MPT_TRY(
         mpt_events_scalar(events, "train/loss_scale", result->step, (float)result->loss_scale));
+    MPT_TRY(mpt_events_scalar(events, "train/skipped", result->step, result->skipped ? 1 : 0));
     return mpt_events_flush(events);
 }
 

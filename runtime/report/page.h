@@ -73,6 +73,7 @@ typedef struct mpt_series {
     const double *low, *high; /* a shaded band around it, or NULL */
     bool dots;                /* with a dot at each point: for few of them */
     bool faint;               /* drawn behind the others, pale */
+    bool aside;               /* the axis fits the others, where there are any */
 } mpt_series;
 
 /* A place on the x axis: where a phase begins, where a step was skipped. One without a label is
@@ -111,6 +112,9 @@ typedef struct mpt_heat {
     int n_rows;
     const double *x; /* [n_columns] */
     int n_columns;
+    double x_low, x_high;  /* ends of the axis, where they differ; else those of x */
+    const mpt_mark *marks; /* those with a label are shown */
+    int n_marks;
     const double *values; /* [n_rows, n_columns] */
     double low, high;     /* ends of the colours; NAN: those of the values */
 } mpt_heat;

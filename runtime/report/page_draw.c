@@ -126,6 +126,7 @@ static void put_series(mpt_page *page, const mpt_series *s) {
     put_text(page, s->name);
     put(page, s->dots ? ",\"dots\":true" : "");
     put(page, s->faint ? ",\"faint\":true" : "");
+    put(page, s->aside ? ",\"aside\":true" : "");
     put_picked(page, "x", s->x, &p, 12);
     put_picked(page, "y", s->y, &p, 6);
     if (s->low && s->high) {
@@ -135,16 +136,16 @@ static void put_series(mpt_page *page, const mpt_series *s) {
     put(page, "}");
 }
 
-static void put_marks(mpt_page *page, const mpt_plot *plot) {
+static void put_marks(mpt_page *page, const mpt_mark *marks, int n) {
     static const char *const tones[] = {"plain", "good", "bad"};
     put(page, ",\"marks\":[");
-    for (int i = 0; i < plot->n_marks; i++) {
+    for (int i = 0; i < n; i++) {
         put(page, i ? ",{" : "{");
-        put_key(page, "tone", tones[plot->marks[i].tone]);
-        if (plot->marks[i].label)
-            put_key(page, "label", plot->marks[i].label);
+        put_key(page, "tone", tones[marks[i].tone]);
+        if (marks[i].label)
+            put_key(page, "label", marks[i].label);
         put(page, "\"x\":");
-        put_number(page, plot->marks[i].x, 12);
+        put_number(page, marks[i].x, 12);
         put(page, "}");
     }
     put(page, "]");
@@ -160,7 +161,7 @@ void mpt_page_plot(mpt_page *page, const mpt_plot *plot) {
         put_series(page, &plot->series[i]);
     }
     put(page, "]");
-    put_marks(page, plot);
+    put_marks(page, plot->marks, plot->n_marks);
     put(page, ",\"levels\":[");
     for (int i = 0; i < plot->n_levels; i++) {
         put(page, i ? ",{" : "{");
@@ -194,6 +195,7 @@ static void put_value(mpt_page *page, double value) {
 
 void mpt_page_heat(mpt_page *page, const mpt_heat *heat) {
     int n = heat->n_columns < HEAT_COLUMNS ? heat->n_columns : HEAT_COLUMNS;
+    bool axis = heat->x_high > heat->x_low;
     begin_drawing(page, "heat", heat->title, true);
     put_key(page, "x_name", heat->x_name);
     put_key(page, "value", heat->value_name);
@@ -201,6 +203,11 @@ void mpt_page_heat(mpt_page *page, const mpt_heat *heat) {
     put_number(page, heat->low, 6);
     put(page, ",\"high\":");
     put_number(page, heat->high, 6);
+    put(page, ",\"x_low\":");
+    put_number(page, axis ? heat->x_low : (double)NAN, 12);
+    put(page, ",\"x_high\":");
+    put_number(page, axis ? heat->x_high : (double)NAN, 12);
+    put_marks(page, heat->marks, heat->n_marks);
     put(page, ",\"x\":[");
     for (int c = 0; c < n; c++) {
         put(page, c ? "," : "");

@@ -18,21 +18,27 @@ double mpt_run_planned(const mpt_run_data *data, const char *path) {
     return mpt_json_double(json_object_get(data->plan, group), dot + 1);
 }
 
-/* "validation loss 1.9440 nats a token, 0.31 above the floor of the data (1.63)" */
-static void say_loss(const mpt_run_data *data, char *out, size_t size) {
+/* "validation loss 1.9440 nats a token, 0.31 above the floor of the data (1.63)"; " after 20
+ * steps" behind it where it is not of the end. */
+static void say_loss(const mpt_run_data *data, double done, char *out, size_t size) {
     double floor = mpt_run_planned(data, "data.floor"), loss = data->last_eval;
     const char *what = "validation loss";
+    char after[48] = "";
     if (isnan(loss) && data->loss.n > 0 && data->eval_loss.n == 0) {
         loss = data->loss.at[data->loss.n - 1];
         what = "training loss of the last step";
+    } else if (isfinite(data->last_eval_step) && data->last_eval_step != done) {
+        snprintf(after, sizeof after, " after %.0f step%s", data->last_eval_step,
+                 data->last_eval_step == 1 ? "" : "s");
     }
     if (isnan(loss))
-        snprintf(out, size, "%s not finite", what);
+        snprintf(out, size, "%s%s not finite", what, after);
     else if (isnan(floor))
-        snprintf(out, size, "%s %.4f nats a token", what, loss);
+        snprintf(out, size, "%s%s %.4f nats a token", what, after, loss);
     else
-        snprintf(out, size, "%s %.4f nats a token, %.2f %s the floor of the data (%.2f)", what,
-                 loss, fabs(loss - floor), loss >= floor ? "above" : "below", floor);
+        snprintf(out, size, "%s%s %.4f nats a token, %.2f %s the floor of the data (%.2f)",
+                 what, after, loss, fabs(loss - floor), loss >= floor ? "above" : "below",
+                 floor);
 }
 
 /* " 3 steps were skipped." */
@@ -48,7 +54,7 @@ enum { MOST_SKIPS_AT_END = 2 }; /* as the trainer's end has it */
 static bool has_diverged(const mpt_run_data *data) {
     int n = data->step.n;
     bool last_bad = data->eval_loss.n > 0 && !isfinite(data->last_eval);
-    return data->reason || last_bad || data->last_skips > MOST_SKIPS_AT_END ||
+    return data->diagnosis || last_bad || data->last_skips > MOST_SKIPS_AT_END ||
            (n > 0 && data->n_skipped == n) || (data->done && 2 * data->n_lost > n);
 }
 
@@ -58,16 +64,19 @@ void mpt_run_judge(const mpt_run_data *data, mpt_run_verdict *out) {
     int n = data->step.n;
     long long done =
         n > 0 && fabs(data->step.at[n - 1]) < 1e18 ? (long long)data->step.at[n - 1] + 1 : 0;
-    say_loss(data, loss, sizeof loss);
+    say_loss(data, (double)done, loss, sizeof loss);
     say_skips(data, skips, sizeof skips);
     out->tone = MPT_PAGE_PLAIN;
     if (n == 0) {
         snprintf(out->text, sizeof out->text, "No step is recorded yet.");
+    } else if (data->diagnosis) {
+        out->tone = MPT_PAGE_BAD;
+        snprintf(out->text, sizeof out->text, "Diverged after %lld step%s: %.200s; %s.", done,
+                 done == 1 ? "" : "s", mpt_run_reason(data), loss);
     } else if (has_diverged(data)) {
         out->tone = MPT_PAGE_BAD;
-        snprintf(out->text, sizeof out->text, "Diverged after %lld step%s%s%.200s: %s.%s", done,
-                 done == 1 ? "" : "s", data->reason ? ", " : "",
-                 data->reason ? data->reason : "", loss, skips);
+        snprintf(out->text, sizeof out->text, "Diverged after %lld step%s: %s.%s", done,
+                 done == 1 ? "" : "s", loss, skips);
     } else if (!data->done) {
         snprintf(out->text, sizeof out->text,
                  "No end is recorded: %lld of %.0f steps so far, %s.%s", done,
@@ -109,11 +118,10 @@ static void put_facts(mpt_page *page, const mpt_run_data *data) {
 }
 
 static mpt_status put_page(mpt_page *page, mpt_run_data *data) {
-    if (data->advice && *data->advice)
-        mpt_page_note(page, MPT_PAGE_BAD, "What to try: %s.", data->advice);
     put_facts(page, data);
     for (int i = 0; i < data->n_notes; i++)
         mpt_page_note(page, MPT_PAGE_BAD, "%s.", data->notes[i]);
+    mpt_run_put_diagnosis(page, data);
     MPT_TRY(mpt_run_put_curves(page, data));
     mpt_run_put_events(page, data);
     MPT_TRY(mpt_run_put_operands(page, data));

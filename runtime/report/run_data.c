@@ -101,7 +101,7 @@ mpt_status mpt_run_read_lines(mpt_run_data *data, const char *name, bool needed,
     if (!path)
         return MPT_OUT_OF_MEMORY;
     mpt_status status = mpt_lines_open(data->ctx, path, &lines);
-    if (status != MPT_OK && !needed && status != MPT_OUT_OF_MEMORY)
+    if ((status == MPT_NOT_FOUND || status == MPT_IO) && !needed)
         return mpt_run_note(data, "%s cannot be read, so what it would show is left out", name);
     MPT_TRY(status);
     status = take_lines(data, lines, take, &t);
@@ -120,14 +120,9 @@ mpt_status mpt_run_read_lines(mpt_run_data *data, const char *name, bool needed,
     return MPT_OK;
 }
 
-/* Steps come in order, so the tokens of one are found from the last one on. */
-static mpt_status take_timing(mpt_run_data *data, const json_t *object) {
-    double step = mpt_json_double(object, "step"), ms = mpt_json_double(object, "step_ms");
-    double speed = mpt_json_double(object, "tokens_per_s");
-    int n = data->timed_tokens.n, low = 0, high = data->step.n;
-    if (isnan(step) || isnan(speed))
-        return MPT_OK;
-    data->seconds += isfinite(ms) ? ms * 1e-3 : 0;
+/* Steps come in order. */
+double mpt_run_tokens_at(const mpt_run_data *data, double step, bool *out_exact) {
+    int low = 0, high = data->step.n;
     while (low < high) {
         int middle = low + (high - low) / 2;
         if (data->step.at[middle] < step)
@@ -135,10 +130,22 @@ static mpt_status take_timing(mpt_run_data *data, const json_t *object) {
         else
             high = middle;
     }
-    if (low >= data->step.n || data->step.at[low] != step ||
-        (n > 0 && data->timed_tokens.at[n - 1] > data->tokens.at[low]))
+    *out_exact = low < data->step.n && data->step.at[low] == step;
+    return data->tokens.at[low < data->step.n ? low : data->step.n - 1];
+}
+
+static mpt_status take_timing(mpt_run_data *data, const json_t *object) {
+    double step = mpt_json_double(object, "step"), ms = mpt_json_double(object, "step_ms");
+    double speed = mpt_json_double(object, "tokens_per_s");
+    int n = data->timed_tokens.n;
+    bool exact = false;
+    if (isnan(step) || isnan(speed))
         return MPT_OK;
-    MPT_TRY(mpt_numbers_add(data, &data->timed_tokens, data->tokens.at[low]));
+    data->seconds += isfinite(ms) ? ms * 1e-3 : 0;
+    double tokens = data->step.n > 0 ? mpt_run_tokens_at(data, step, &exact) : 0;
+    if (!exact || (n > 0 && data->timed_tokens.at[n - 1] > tokens))
+        return MPT_OK;
+    MPT_TRY(mpt_numbers_add(data, &data->timed_tokens, tokens));
     return mpt_numbers_add(data, &data->tokens_per_s, speed);
 }
 
@@ -152,7 +159,7 @@ static mpt_status read_plan(mpt_run_data *data) {
     if (!path)
         return MPT_OUT_OF_MEMORY;
     mpt_status status = mpt_file_map_open(data->ctx, MPT_NOWHERE, path, &map);
-    if (status == MPT_OUT_OF_MEMORY)
+    if (status == MPT_OUT_OF_MEMORY || status == MPT_DATA)
         return status;
     if (status != MPT_OK)
         return mpt_run_note(data, "plan.json cannot be read, so the plan is left out");
@@ -177,7 +184,7 @@ static mpt_status read_recipe(mpt_run_data *data) {
         return MPT_OUT_OF_MEMORY;
     mpt_status status = mpt_file_map_open(data->ctx, MPT_NOWHERE, path, &map);
     if (status != MPT_OK)
-        return status == MPT_OUT_OF_MEMORY ? status : MPT_OK;
+        return status == MPT_NOT_FOUND || status == MPT_IO ? MPT_OK : status;
     size_t n = map.size <= MOST_RECIPE ? map.size : 0;
     if (n > 0 && (data->recipe = mpt_arena_alloc(&data->arena, n + 1)))
         memcpy(data->recipe, map.data, n);
@@ -185,11 +192,20 @@ static mpt_status read_recipe(mpt_run_data *data) {
     return n > 0 && !data->recipe ? MPT_OUT_OF_MEMORY : MPT_OK;
 }
 
+static mpt_status fail_folder(mpt_ctx *ctx, const char *folder) {
+    mpt_status status = MPT_FAIL(ctx, MPT_NOT_FOUND, MPT_NOWHERE, "%s: %s", folder,
+                                 mpt_file_exists(folder) ? "is a file, and no folder of a run"
+                                                         : "there is no such folder");
+    mpt_hint(ctx, "name the folder of a run, such as runs/NAME-1");
+    return status;
+}
+
 mpt_status mpt_run_data_read(mpt_ctx *ctx, const char *folder, mpt_run_data *data) {
-    *data = (mpt_run_data){.ctx = ctx, .folder = folder, .last_eval = NAN};
+    *data =
+        (mpt_run_data){.ctx = ctx, .folder = folder, .last_eval = NAN, .last_eval_step = NAN};
     mpt_arena_init(&data->arena, ctx);
     if (!mpt_file_is_folder(folder))
-        return MPT_FAIL(ctx, MPT_NOT_FOUND, MPT_NOWHERE, "%s: there is no such folder", folder);
+        return fail_folder(ctx, folder);
     mpt_status status = mpt_run_read_lines(data, "metrics.jsonl", true, mpt_run_take_metrics);
     if (status == MPT_NOT_FOUND)
         mpt_hint(ctx, "name the folder of a run, which has one");
@@ -202,6 +218,7 @@ mpt_status mpt_run_data_read(mpt_ctx *ctx, const char *folder, mpt_run_data *dat
 
 void mpt_run_data_free(mpt_run_data *data) {
     json_decref(data->plan);
+    json_decref(data->diagnosis);
     if (data->ctx)
         mpt_arena_deinit(&data->arena);
     *data = (mpt_run_data){.ctx = NULL};

@@ -66,8 +66,8 @@ typedef struct mpt_run_data {
     int n_lost;     /* those that no falling loss scale answered */
     int last_skips; /* of them in a row, at the end */
     bool done;      /* there is the last line of a run that was ended in order */
-    double last_eval;
-    const char *reason, *advice; /* of a run that gave up; NULL: it did not */
+    double last_eval, last_eval_step; /* steps that were done before it */
+    json_t *diagnosis;                /* the event of a run that gave up; NULL: it did not */
 
     /* timing.jsonl */
     mpt_numbers timed_tokens, tokens_per_s;
@@ -90,6 +90,10 @@ void mpt_run_data_free(mpt_run_data *data);
 /* Members of an object, whatever it is: NAN and NULL where there is none of the kind. */
 double mpt_json_double(const json_t *object, const char *key);
 const char *mpt_json_string(const json_t *object, const char *key);
+
+/* Tokens seen with a step, or with the next one that has a line; of one past the last, those of
+ * the last. There must be a step. */
+double mpt_run_tokens_at(const mpt_run_data *data, double step, bool *out_exact);
 
 /* ---- one file each, for run_data.c ---- */
 

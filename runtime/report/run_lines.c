@@ -44,6 +44,7 @@ static mpt_status take_eval(mpt_run_data *data, const json_t *o) {
     if (n > 0 && data->eval_tokens.at[n - 1] > tokens)
         tokens = data->eval_tokens.at[n - 1];
     data->last_eval = mpt_json_double(o, "loss");
+    data->last_eval_step = mpt_json_double(o, "step");
     MPT_TRY(mpt_numbers_add(data, &data->eval_tokens, tokens));
     return mpt_numbers_add(data, &data->eval_loss, data->last_eval);
 }
@@ -106,10 +107,11 @@ static mpt_status take_gemms(mpt_run_data *data, const json_t *o) {
     return gemm->gemm && gemm->a && gemm->b ? MPT_OK : MPT_OUT_OF_MEMORY;
 }
 
+/* The last one counts: a run that went on may have stopped again. */
 static mpt_status take_diagnosis(mpt_run_data *data, const json_t *o) {
-    data->reason = mpt_run_text(data, mpt_json_string(o, "reason"));
-    data->advice = mpt_run_text(data, mpt_json_string(o, "advice"));
-    return data->reason && data->advice ? MPT_OK : MPT_OUT_OF_MEMORY;
+    json_decref(data->diagnosis);
+    data->diagnosis = json_incref((json_t *)(uintptr_t)o);
+    return MPT_OK;
 }
 
 /* Events that are not known here say nothing to the page. */

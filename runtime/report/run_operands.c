@@ -56,6 +56,38 @@ static int layer_of(const mpt_run_data *data, const char *name) {
     return data->n_operands;
 }
 
+/* Where the columns stand on the axis of the curves; by steps where there are no curves. */
+static mpt_status make_x(mpt_run_data *data, mpt_numbers *out) {
+    bool exact;
+    for (int i = 0; i < data->telemetry_step.n; i++) {
+        double step = data->telemetry_step.at[i];
+        MPT_TRY(mpt_numbers_add(
+            data, out, data->step.n > 0 ? mpt_run_tokens_at(data, step, &exact) : step));
+    }
+    return MPT_OK;
+}
+
+static mpt_status put_heat(mpt_page *page, mpt_run_data *data, mpt_heat *heat) {
+    mpt_numbers x = {0};
+    mpt_run_marks marks = {0};
+    int n = data->step.n;
+    MPT_TRY(make_x(data, &x));
+    if (n > 0) {
+        MPT_TRY(mpt_run_make_marks(data, &marks));
+        heat->x_low = data->tokens.at[0];
+        heat->x_high = data->tokens.at[n - 1];
+    }
+    heat->title = "Signal to quantization noise by operand";
+    heat->x_name = n > 0 ? "tokens" : "step";
+    heat->value_name = "dB";
+    heat->x = x.at;
+    heat->marks = marks.at;
+    heat->n_marks = marks.n;
+    heat->low = heat->high = NAN;
+    mpt_page_heat(page, heat);
+    return MPT_OK;
+}
+
 static mpt_status put_map(mpt_page *page, mpt_run_data *data, const placed *operands, int n) {
     int columns = data->telemetry_step.n;
     size_t cells = mpt_size_mul((size_t)n, (size_t)columns);
@@ -71,17 +103,8 @@ static mpt_status put_map(mpt_page *page, mpt_run_data *data, const placed *oper
             values[(size_t)r * (size_t)columns + (size_t)operands[r].operand->column.at[i]] =
                 operands[r].operand->sqnr.at[i];
     }
-    mpt_page_heat(page, &(mpt_heat){.title = "Signal to quantization noise by operand",
-                                    .x_name = "step",
-                                    .value_name = "dB",
-                                    .rows = rows,
-                                    .n_rows = n,
-                                    .x = data->telemetry_step.at,
-                                    .n_columns = columns,
-                                    .values = values,
-                                    .low = NAN,
-                                    .high = NAN});
-    return MPT_OK;
+    mpt_heat heat = {.rows = rows, .n_rows = n, .n_columns = columns, .values = values};
+    return put_heat(page, data, &heat);
 }
 
 static void put_decibels(mpt_page *page, double sqnr) {
@@ -124,10 +147,22 @@ static void put_worst(mpt_page *page, const mpt_run_operand *const *operands, in
     mpt_page_end_table(page);
 }
 
+/* A run that quantized nothing is told so, lest the section seem to be lost. */
+static void put_none(mpt_page *page, const mpt_run_data *data) {
+    if (data->step.n == 0)
+        return;
+    mpt_page_section(page, "Operands");
+    mpt_page_note(page, MPT_PAGE_PLAIN,
+                  "There are no counts of operands: only those that a quantizer makes are "
+                  "counted, and operands in BF16, FP16, TF32 or FP32 are cast, with no scale.");
+}
+
 mpt_status mpt_run_put_operands(mpt_page *page, mpt_run_data *data) {
     int n = data->n_operands, rows = n < MAP_ROWS ? n : MAP_ROWS;
-    if (n == 0)
+    if (n == 0) {
+        put_none(page, data);
         return MPT_OK;
+    }
     const mpt_run_operand **sorted = mpt_arena_alloc(&data->arena, (size_t)n * sizeof *sorted);
     if (!sorted)
         return MPT_OUT_OF_MEMORY;
@@ -135,12 +170,15 @@ mpt_status mpt_run_put_operands(mpt_page *page, mpt_run_data *data) {
         sorted[i] = &data->operands[i];
     qsort(sorted, (size_t)n, sizeof *sorted, by_lowest);
     mpt_page_section(page, "Operands");
-    mpt_page_note(page, MPT_PAGE_PLAIN,
-                  "What quantizing did to each operand, counted at %d steps of the run; shares "
-                  "are of its elements.",
-                  data->telemetry_step.n);
+    mpt_page_note(
+        page, MPT_PAGE_PLAIN,
+        "What quantizing did to each operand, counted at %d step%s of the run; shares "
+        "are of its elements.",
+        data->telemetry_step.n, data->telemetry_step.n == 1 ? "" : "s");
     if (rows < n)
-        mpt_page_note(page, MPT_PAGE_PLAIN, "The %d noisiest of %d operands.", rows, n);
+        mpt_page_note(page, MPT_PAGE_PLAIN,
+                      "The map has the %d noisiest of %d operands; telemetry.jsonl has all.",
+                      rows, n);
     placed *map = mpt_arena_alloc(&data->arena, (size_t)rows * sizeof *map);
     if (!map)
         return MPT_OUT_OF_MEMORY;

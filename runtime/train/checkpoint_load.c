@@ -306,6 +306,10 @@ mpt_status mpt_trainer_roll_back(mpt_trainer *trainer, int64_t *out_step) {
         return MPT_FAIL(trainer->ctx, MPT_NOT_FOUND, MPT_NOWHERE, "there are no checkpoints");
     MPT_TRY(mpt_checkpoint_find_until(trainer->ctx, trainer->checkpoints, trainer->attempted,
                                       &info));
+    if (info.gave_up)
+        return MPT_FAIL(trainer->ctx, MPT_NOT_FOUND, MPT_NOWHERE,
+                        "%s: was saved when training had stopped itself, so it is no way back",
+                        info.path);
     MPT_TRY(load_mode_of(trainer, info.path, LOAD_LEARNT));
     enter_from(trainer, info.phase);
     *out_step = info.step;

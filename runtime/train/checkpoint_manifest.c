@@ -120,10 +120,11 @@ mpt_status mpt_manifest_make(const mpt_trainer *trainer, json_t **out) {
     *out = NULL;
     MPT_TRY(sum_of_data(program, data_sum));
     *out = json_pack(
-        "{s:s, s:i, s:s, s:I, s:I, s:I, s:s, s:o, s:s, s:o, s:o, s:o, s:s, s:s, s:o, s:s}",
+        "{s:s, s:i, s:s, s:I, s:I, s:I, s:b, s:s, s:o, s:s, s:o, s:o, s:o, s:s, s:s, s:o, s:s}",
         "format", FORMAT, "version", VERSION, "mpt", mpt_version(), "step",
         (json_int_t)trainer->attempted, "tokens", (json_int_t)trainer->tokens_seen,
-        "metrics_bytes", (json_int_t)trainer->metrics_bytes, "device",
+        "metrics_bytes", (json_int_t)trainer->metrics_bytes, "gave_up",
+        trainer->diagnosis.reason != MPT_STOP_NONE, "device",
         program->device == MPT_DEVICE_REF ? "ref" : "cpu", "phase",
         text_of(mpt_trainer_phase(trainer)), "recipe_hash", program->recipe_hash, "recipe",
         recipe_text(program->recipe), "phases", phases_json(program), "data",
@@ -308,7 +309,8 @@ static int64_t integer_of(const json_t *manifest, const char *member) {
 void mpt_manifest_info(const json_t *manifest, const char *folder, mpt_checkpoint_info *out) {
     *out = (mpt_checkpoint_info){.step = integer_of(manifest, "step"),
                                  .tokens = integer_of(manifest, "tokens"),
-                                 .metrics_bytes = integer_of(manifest, "metrics_bytes")};
+                                 .metrics_bytes = integer_of(manifest, "metrics_bytes"),
+                                 .gave_up = json_is_true(json_object_get(manifest, "gave_up"))};
     snprintf(out->path, sizeof out->path, "%s", folder);
     snprintf(out->recipe_hash, sizeof out->recipe_hash, "%.16s",
              mpt_manifest_text(manifest, "recipe_hash"));

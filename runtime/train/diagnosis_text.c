@@ -64,71 +64,42 @@ static const char *advice_apart(const mpt_trainer *trainer) {
 }
 
 /* What to try. */
-static void advice_text(const mpt_trainer *trainer, char out[TEXT]) {
+static void earnest_text(const mpt_trainer *trainer, char *out, size_t size) {
     const mpt_diagnosis *d = &trainer->diagnosis;
     const char *wider = "lower the learning rate, or keep this layer in a wider format";
     const char *apart = advice_apart(trainer);
     bool forward = d->first.place == MPT_BAD_OUTPUT && d->first.pass != MPT_PASS_BACKWARD;
     mpt_loss_scale_kind kind = trainer->program->recipe->loss_scale.kind;
     if (apart)
-        snprintf(out, TEXT, "%s", apart);
+        snprintf(out, size, "%s", apart);
     else if (forward && d->first.format == MPT_DTYPE_FP16)
-        snprintf(out, TEXT, "FP16 ends at 65504: %s", wider);
+        snprintf(out, size, "FP16 ends at 65504: %s", wider);
     else if (forward || !isfinite(d->bad.loss) || kind == MPT_LOSS_SCALE_NONE)
-        snprintf(out, TEXT, "%s", wider);
+        snprintf(out, size, "%s", wider);
     else if (kind == MPT_LOSS_SCALE_STATIC)
-        snprintf(out, TEXT, "lower precision.loss_scale, which is %g, or make it dynamic { }",
+        snprintf(out, size, "lower precision.loss_scale, which is %g, or make it dynamic { }",
                  d->bad.loss_scale);
     else
-        snprintf(out, TEXT, "the loss scale is at its floor of %g: %s", d->bad.loss_scale,
+        snprintf(out, size, "the loss scale is at its floor of %g: %s", d->bad.loss_scale,
                  wider);
 }
 
+/* Whether a fault that the host asked for has been in a step until now. */
+static bool is_drill(const mpt_trainer *trainer) {
+    for (int i = 0; i < trainer->faults.n; i++)
+        if (trainer->faults.faults[i].step <= trainer->diagnosis.step)
+            return true;
+    return false;
+}
+
+static void advice_text(const mpt_trainer *trainer, char text[TEXT]) {
+    static const char drill[] = "this is a drill, for a fault was injected; in earnest: ";
+    size_t lead = is_drill(trainer) ? sizeof drill - 1 : 0;
+    memcpy(text, drill, lead);
+    earnest_text(trainer, text + lead, TEXT - lead);
+}
+
 /* ---- the event ---- */
-
-static void add_first(const mpt_trainer *trainer, mpt_metrics_line *line) {
-    static const char *const passes[] = {"prepare", "forward", "backward", "update"};
-    const mpt_bad_tensor *first = &trainer->diagnosis.first;
-    bool weight = first->place == MPT_BAD_WEIGHT;
-    if (first->place == MPT_BAD_NOWHERE)
-        return;
-    mpt_metrics_string(line, "tensor", first->name);
-    mpt_metrics_string(line, "op", weight ? "weights" : first->op);
-    mpt_metrics_string(line, "pass", passes[first->pass]);
-    mpt_metrics_string(line, "format", mpt_dtype_name(first->format));
-    mpt_metrics_string(line, "fault", fault_name(first->nan));
-    mpt_metrics_integer(line, "nan", first->n_nan);
-    mpt_metrics_integer(line, "inf", first->n_inf);
-    mpt_metrics_integer(line, "elements", first->n);
-    mpt_metrics_number(line, "amax", (double)first->amax);
-    if (!weight)
-        mpt_metrics_number(line, "input_amax", (double)first->input_amax);
-}
-
-void mpt_diagnosis_event(const mpt_trainer *trainer, mpt_metrics_line *line) {
-    const mpt_diagnosis *d = &trainer->diagnosis;
-    double changes[EVENT_CHANGES][2];
-    char advice[TEXT];
-    mpt_metrics_begin(line, "diagnosis");
-    mpt_metrics_integer(line, "step", d->step);
-    mpt_metrics_string(line, "reason", reasons[d->reason]);
-    add_first(trainer, line);
-    if (gradient_name(trainer)) {
-        mpt_metrics_string(line, "gradient", gradient_name(trainer));
-        mpt_metrics_string(line, "gradient_fault", fault_name(d->bad.nan != 0));
-        mpt_metrics_number(line, "gradient_amax", d->bad.amax);
-    }
-    mpt_metrics_number(line, "loss", d->bad.loss);
-    if (has_loss_scale(trainer)) {
-        int n = mpt_watch_changes(&trainer->watch, EVENT_CHANGES, changes);
-        mpt_metrics_number(line, "loss_scale", d->bad.loss_scale);
-        mpt_metrics_pairs(line, "loss_scales", changes[0], n);
-    }
-    advice_text(trainer, advice);
-    mpt_metrics_string(line, "advice", advice);
-}
-
-/* ---- the error ---- */
 
 /* "20 steps in a row were skipped" */
 static void reason_text(const mpt_trainer *trainer, char out[TEXT]) {
@@ -155,6 +126,52 @@ static void reason_text(const mpt_trainer *trainer, char out[TEXT]) {
                  (long long)trainer->watch.counts.skipped, (long long)trainer->attempted);
     }
 }
+
+static void add_first(const mpt_trainer *trainer, mpt_metrics_line *line) {
+    static const char *const passes[] = {"prepare", "forward", "backward", "update"};
+    const mpt_bad_tensor *first = &trainer->diagnosis.first;
+    bool weight = first->place == MPT_BAD_WEIGHT;
+    if (first->place == MPT_BAD_NOWHERE)
+        return;
+    mpt_metrics_string(line, "tensor", first->name);
+    mpt_metrics_string(line, "op", weight ? "weights" : first->op);
+    mpt_metrics_string(line, "pass", passes[first->pass]);
+    mpt_metrics_string(line, "format", mpt_dtype_name(first->format));
+    mpt_metrics_string(line, "fault", fault_name(first->nan));
+    mpt_metrics_integer(line, "nan", first->n_nan);
+    mpt_metrics_integer(line, "inf", first->n_inf);
+    mpt_metrics_integer(line, "elements", first->n);
+    mpt_metrics_number(line, "amax", (double)first->amax);
+    if (!weight)
+        mpt_metrics_number(line, "input_amax", (double)first->input_amax);
+}
+
+void mpt_diagnosis_event(const mpt_trainer *trainer, mpt_metrics_line *line) {
+    const mpt_diagnosis *d = &trainer->diagnosis;
+    double changes[EVENT_CHANGES][2];
+    char text[TEXT];
+    mpt_metrics_begin(line, "diagnosis");
+    mpt_metrics_integer(line, "step", d->step);
+    mpt_metrics_string(line, "reason", reasons[d->reason]);
+    add_first(trainer, line);
+    if (gradient_name(trainer)) {
+        mpt_metrics_string(line, "gradient", gradient_name(trainer));
+        mpt_metrics_string(line, "gradient_fault", fault_name(d->bad.nan != 0));
+        mpt_metrics_number(line, "gradient_amax", d->bad.amax);
+    }
+    mpt_metrics_number(line, "loss", d->bad.loss);
+    if (has_loss_scale(trainer)) {
+        int n = mpt_watch_changes(&trainer->watch, EVENT_CHANGES, changes);
+        mpt_metrics_number(line, "loss_scale", d->bad.loss_scale);
+        mpt_metrics_pairs(line, "loss_scales", changes[0], n);
+    }
+    reason_text(trainer, text);
+    mpt_metrics_string(line, "text", text);
+    advice_text(trainer, text);
+    mpt_metrics_string(line, "advice", text);
+}
+
+/* ---- the error ---- */
 
 /* "; first bad tensor: ...", or what stood out where all were finite. */
 static void cause_text(const mpt_trainer *trainer, char out[TEXT]) {

@@ -51,6 +51,7 @@ moment() {
 killed() {
     seconds=$1
     shift
+    # shellcheck disable=SC2034 # the messages of lib.sh name it
     tried="$* (seed $first_seed, killed after $seconds s)"
     status=0
     timeout --foreground -s KILL "$seconds" "$MPTRUN" "$@" >out 2>err || status=$?
@@ -61,7 +62,7 @@ now() { date +%s.%N; }
 
 same() {
     cmp "whole-$1/metrics.jsonl" "$2/metrics.jsonl" || wrong "other metrics"
-    last=$(cd "whole-$1/checkpoints" && ls -d step-* | sort -t- -k2n | tail -n 1)
+    last=$(cd "whole-$1/checkpoints" && printf '%s\n' step-* | sort -t- -k2n | tail -n 1)
     for file in model.safetensors state.safetensors checkpoint.json; do
         cmp "whole-$1/checkpoints/$last/$file" "$2/checkpoints/$last/$file" || wrong "other $file"
     done

@@ -10,7 +10,7 @@ want_status 0
 want_out 'linear layers by format'
 want_out '^validation loss [0-9.]+ nats a token: '
 want_out '^run folder one$'
-want_err '^step 3/3  loss '
+want_err '^3 of 3 steps  loss '
 for file in recipe.lua plan.json metrics.jsonl telemetry.jsonl timing.jsonl report.html; do
     [ -s "one/$file" ] || wrong "the run folder lacks $file"
 done
@@ -19,14 +19,14 @@ done
 tail -n 1 one/metrics.jsonl | grep -q '"event":"done"' || wrong "metrics do not end with done"
 grep -q -- '--set train.seed=5' one/recipe.lua || wrong "recipe.lua does not tell the --set"
 
-tail -n 1 err | grep -qx 'step 3/3  validating' || wrong "the last validation is not announced"
+tail -n 1 err | grep -qx '3 of 3 steps  validating' || wrong "the last validation is not announced"
 
 # A note names a phase's first step as the recipe does, from 0; the line of progress counts the
-# steps that are done.
+# steps that are done, and says so.
 sed 's/  train =/  phases = { phase { "a" }, phase { "b", from = 2 } },\n  train =/' small.lua >two.lua
 try two.lua --out phases
 want_status 0
-grep -A 1 "^step 2: phase 'b' begins$" err | tail -n 1 | grep -q '^step 3/3  loss ' ||
+grep -A 1 "^step 2: phase 'b' begins$" err | tail -n 1 | grep -q '^3 of 3 steps  loss ' ||
     wrong "phase b does not begin with the step that is shown"
 
 # More threads than cores are taken, with a word about it.

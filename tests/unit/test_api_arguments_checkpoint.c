@@ -1,30 +1,21 @@
 /* Wrong arguments to the calls of mpt/checkpoint.h: MPT_INVALID, the argument named, no crash.
  */
+#include "api_arguments.h"
 #include "checkpoint_case.h"
-
-static void refused(const checkpoint_case *c, mpt_status status, const char *named) {
-    const char *message = mpt_ctx_error(c->ctx)->message;
-    if (status != MPT_INVALID || !strstr(message, named))
-        fail_msg("expected MPT_INVALID naming '%s', got %s: %s", named, mpt_status_name(status),
-                 message);
-    (void)MPT_FAIL(c->ctx, MPT_INTERNAL, MPT_NOWHERE, "the message before"); /* not to be met */
-}
-
-#define BARE(expression) assert_int_equal((expression), MPT_INVALID)
 
 static void wrong_find(checkpoint_case *c) {
     mpt_checkpoint_info info;
     BARE(mpt_checkpoint_find(NULL, "x", &info));
-    refused(c, mpt_checkpoint_find(c->ctx, NULL, &info), "folder is NULL");
-    refused(c, mpt_checkpoint_find(c->ctx, "x", NULL), "out is NULL");
+    refused(c->ctx, mpt_checkpoint_find(c->ctx, NULL, &info), "folder is NULL");
+    refused(c->ctx, mpt_checkpoint_find(c->ctx, "x", NULL), "out is NULL");
 }
 
 static void wrong_read(checkpoint_case *c) {
     static char longest[8192];
     mpt_checkpoint_info info;
     BARE(mpt_checkpoint_read(NULL, "x", &info));
-    refused(c, mpt_checkpoint_read(c->ctx, NULL, &info), "path is NULL");
-    refused(c, mpt_checkpoint_read(c->ctx, "x", NULL), "out is NULL");
+    refused(c->ctx, mpt_checkpoint_read(c->ctx, NULL, &info), "path is NULL");
+    refused(c->ctx, mpt_checkpoint_read(c->ctx, "x", NULL), "out is NULL");
     memset(longest, 'x', sizeof longest - 1);
     assert_int_equal(mpt_checkpoint_read(c->ctx, longest, &info), MPT_NOT_FOUND);
     assert_int_equal(mpt_checkpoint_read(c->ctx, "", &info), MPT_NOT_FOUND);
@@ -40,11 +31,11 @@ static void wrong_save(checkpoint_case *c) {
     static char longest[8192];
     memset(longest, 'x', sizeof longest - 1);
     BARE(mpt_trainer_save_checkpoint(NULL, "x"));
-    refused(c, mpt_trainer_save_checkpoint(c->trainer, NULL), "folder is NULL");
-    refused(c, mpt_trainer_save_checkpoint(c->trainer, longest), "is too long");
+    refused(c->ctx, mpt_trainer_save_checkpoint(c->trainer, NULL), "folder is NULL");
+    refused(c->ctx, mpt_trainer_save_checkpoint(c->trainer, longest), "is too long");
     BARE(mpt_trainer_set_checkpoints(NULL, "x"));
-    refused(c, mpt_trainer_set_checkpoints(c->trainer, ""), "folder: a path of 0 bytes");
-    refused(c, mpt_trainer_set_checkpoints(c->trainer, longest),
+    refused(c->ctx, mpt_trainer_set_checkpoints(c->trainer, ""), "folder: a path of 0 bytes");
+    refused(c->ctx, mpt_trainer_set_checkpoints(c->trainer, longest),
             "folder: a path of 8191 bytes");
     assert_mpt_ok(c->ctx, mpt_trainer_set_checkpoints(c->trainer, NULL));
 }
@@ -52,9 +43,9 @@ static void wrong_save(checkpoint_case *c) {
 static void wrong_load(checkpoint_case *c) {
     mpt_load_checkpoint_options options = MPT_LOAD_CHECKPOINT_OPTIONS_INIT;
     BARE(mpt_trainer_load_checkpoint(NULL, "x", NULL));
-    refused(c, mpt_trainer_load_checkpoint(c->trainer, NULL, NULL), "path is NULL");
+    refused(c->ctx, mpt_trainer_load_checkpoint(c->trainer, NULL, NULL), "path is NULL");
     options.size = 0;
-    refused(c, mpt_trainer_load_checkpoint(c->trainer, "x", &options), "size");
+    refused(c->ctx, mpt_trainer_load_checkpoint(c->trainer, "x", &options), "size");
     assert_int_equal(mpt_trainer_load_checkpoint(c->trainer, "/no/such", NULL), MPT_NOT_FOUND);
 }
 
@@ -86,32 +77,15 @@ static void test_create_when_the_folder_is_no_path_then_refused(void **s) {
     mpt_trainer *trainer;
     checkpoint_begin(&c, CHECKPOINT_FP16, 1);
     options.checkpoints = "";
-    refused(&c, mpt_trainer_create(c.program, &options, &trainer), "folder: a path of 0 bytes");
+    refused(c.ctx, mpt_trainer_create(c.program, &options, &trainer),
+            "folder: a path of 0 bytes");
     assert_null(trainer);
     checkpoint_end(&c);
 }
 
-/* `name(` behind MPT_API, each in a row. */
 static void test_header_when_a_call_is_public_then_it_has_a_row(void **s) {
     (void)s;
-    file_bytes header = bytes_read(MPT_SOURCE_DIR "/runtime/include/mpt/checkpoint.h");
-    int n = 0;
-    header.data[header.size] = 0;
-    for (char *at = (char *)header.data; (at = strstr(at, "\nMPT_API ")) != NULL; n++) {
-        char *end = strchr(at, '('), *name = end;
-        assert_non_null(end);
-        while (name[-1] == '_' || (name[-1] >= 'a' && name[-1] <= 'z'))
-            name--;
-        *end = 0;
-        bool has = false;
-        for (size_t i = 0; i < MPT_COUNT(rows); i++)
-            has = has || strstr(rows[i].calls, name);
-        if (!has)
-            fail_msg("%s has no row in this test", name);
-        at = end + 1;
-    }
-    assert_int_equal(n, 7);
-    bytes_free(&header);
+    assert_header("checkpoint.h", rows);
 }
 
 static const struct CMUnitTest cases[] = {

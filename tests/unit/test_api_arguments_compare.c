@@ -1,29 +1,22 @@
 /* Wrong arguments of a host to the calls of mpt/compare.h: MPT_INVALID, and the argument is
- * named. The header is read, so a new call without a row here fails. */
-#include "mpt_test.h"
+ * named. */
+#include "api_arguments.h"
 
 #include "compare_case.h"
 #include "lua_test.h"
 #include "writers.h"
 
-static void refused(const mpt_ctx *ctx, mpt_status status, const char *named) {
-    const char *message = mpt_ctx_error(ctx)->message;
-    if (status != MPT_INVALID || !strstr(message, named))
-        fail_msg("expected MPT_INVALID naming '%s', got %s: %s", named, mpt_status_name(status),
-                 message);
-}
-
-/* Each call stands in this text, for the test of the header below. */
-static const char rows[] =
-    " mpt_comparison_create mpt_comparison_destroy mpt_comparison_get mpt_comparison_verdict"
-    " mpt_comparison_print mpt_comparison_write_page mpt_program_comparable mpt_program_lift ";
+static const char *const rows[] = {
+    "mpt_comparison_create mpt_comparison_destroy mpt_comparison_get mpt_comparison_verdict "
+    "mpt_comparison_print mpt_comparison_write_page mpt_program_comparable mpt_program_lift "
+    "mpt_comparison_write_index mpt_comparison_open"};
 
 static void wrong_create(compare_case *c) {
     mpt_comparison *out = NULL;
-    mpt_compare_options half = {.size = 4}, nan = MPT_COMPARE_OPTIONS_INIT;
+    mpt_compare_options half = {.size = 4}, nan = MPT_COMPARE_OPTIONS_INIT, find = nan;
     mpt_compare_run runs[2] = {c->runs[0], c->runs[0]};
     nan.within = (double)NAN;
-    assert_int_equal(mpt_comparison_create(NULL, c->runs, 1, NULL, &out), MPT_INVALID);
+    BARE(mpt_comparison_create(NULL, c->runs, 1, NULL, &out));
     refused(c->ctx, mpt_comparison_create(c->ctx, c->runs, 1, NULL, NULL), "out is NULL");
     refused(c->ctx, mpt_comparison_create(c->ctx, NULL, 1, NULL, &out), "runs is NULL");
     refused(c->ctx, mpt_comparison_create(c->ctx, c->runs, 0, NULL, &out), "n_runs is 0");
@@ -42,6 +35,14 @@ static void wrong_create(compare_case *c) {
     runs[1] = (mpt_compare_run){.folder = c->runs[0].folder, .recipe = 1, .seed = 9};
     refused(c->ctx, mpt_comparison_create(c->ctx, runs, 2, NULL, &out),
             "no run is of recipe 0");
+    runs[0].recipe = 0;
+    runs[1] = (mpt_compare_run){.folder = "x", .recipe = 1, .not_begun = true};
+    refused(c->ctx, mpt_comparison_create(c->ctx, runs, 2, NULL, &out),
+            "runs[1] is not begun and has no name");
+    find.find_recipes = true;
+    runs[1].name = "x";
+    refused(c->ctx, mpt_comparison_create(c->ctx, runs, 2, &find, &out),
+            "its recipe cannot be found");
     runs[0].folder = NULL;
     refused(c->ctx, mpt_comparison_create(c->ctx, runs, 1, NULL, &out), "has no folder");
     assert_null(out);
@@ -50,7 +51,7 @@ static void wrong_create(compare_case *c) {
 static void test_call_when_arguments_are_wrong_then_they_are_named(void **s) {
     (void)s;
     compare_case c;
-    mpt_comparison *comparison;
+    mpt_comparison *comparison, *opened = NULL;
     mpt_comparison_row row;
     mpt_lift_view lift;
     case_open(&c);
@@ -62,13 +63,18 @@ static void test_call_when_arguments_are_wrong_then_they_are_named(void **s) {
     assert_false(mpt_comparison_get(comparison, 0, NULL));
     assert_false(mpt_comparison_get(comparison, -1, &row));
     assert_null(mpt_comparison_verdict(NULL));
-    assert_int_equal(mpt_comparison_print(NULL, true, keep, NULL), MPT_INVALID);
+    BARE(mpt_comparison_print(NULL, true, keep, NULL));
     refused(c.ctx, mpt_comparison_print(comparison, true, NULL, NULL), "write is NULL");
-    assert_int_equal(mpt_comparison_write_page(NULL, "x"), MPT_INVALID);
+    BARE(mpt_comparison_write_page(NULL, "x"));
     refused(c.ctx, mpt_comparison_write_page(comparison, NULL), "path is NULL");
+    BARE(mpt_comparison_write_index(NULL, "x"));
+    refused(c.ctx, mpt_comparison_write_index(comparison, NULL), "path is NULL");
+    BARE(mpt_comparison_open(NULL, "x", &opened));
+    refused(c.ctx, mpt_comparison_open(c.ctx, NULL, &opened), "path is NULL");
+    refused(c.ctx, mpt_comparison_open(c.ctx, "x", NULL), "out is NULL");
+    assert_null(opened);
     assert_false(mpt_program_lift(NULL, MPT_LIFT_GEMMS, 0, &lift));
-    mpt_comparison_destroy(comparison);
-    case_close(&c);
+    case_end(&c, comparison);
 }
 
 static void test_program_call_when_arguments_are_wrong_then_they_are_named(void **s) {
@@ -79,7 +85,7 @@ static void test_program_call_when_arguments_are_wrong_then_they_are_named(void 
     mpt_recipe *recipe = mpt_lua_load_fields(
         ctx, "train = { steps = 2, batch = 2, sequence = 8, lr = constant { peak = 1 } }");
     assert_mpt_ok(ctx, mpt_compile(recipe, NULL, &program));
-    assert_int_equal(mpt_program_comparable(NULL, program, keep, NULL), MPT_INVALID);
+    BARE(mpt_program_comparable(NULL, program, keep, NULL));
     refused(ctx, mpt_program_comparable(program, NULL, keep, NULL), "other is NULL");
     refused(ctx, mpt_program_comparable(program, program, NULL, NULL), "note is NULL");
     assert_false(mpt_program_lift(program, MPT_LIFT_GEMMS, -1, &lift));
@@ -91,21 +97,7 @@ static void test_program_call_when_arguments_are_wrong_then_they_are_named(void 
 
 static void test_header_when_a_call_is_public_then_it_has_a_row(void **s) {
     (void)s;
-    file_bytes header = bytes_read(MPT_SOURCE_DIR "/runtime/include/mpt/compare.h");
-    char word[80];
-    int n = 0;
-    header.data[header.size] = 0;
-    for (char *at = (char *)header.data; (at = strstr(at, "\nMPT_API ")); n++) {
-        const char *end = strchr(++at, '('), *name = end;
-        assert_non_null(end);
-        while (name[-1] == '_' || (name[-1] >= 'a' && name[-1] <= 'z'))
-            name--;
-        snprintf(word, sizeof word, " %.*s ", (int)(end - name), name);
-        if (!strstr(rows, word))
-            fail_msg("%s has no row in this test", word);
-    }
-    assert_int_equal(n, 8);
-    bytes_free(&header);
+    assert_header("compare.h", rows);
 }
 
 static const struct CMUnitTest cases[] = {

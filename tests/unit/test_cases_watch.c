@@ -18,27 +18,6 @@ static const mpt_loss_scale usual = {.kind = MPT_LOSS_SCALE_DYNAMIC,
                                      .max = 16777216,
                                      .hysteresis = 1};
 
-/* FP16 everywhere. */
-static void choose_fp16(const void *ud, const mpt_graph *graph, int phase,
-                        mpt_policy *policies) {
-    (void)ud;
-    (void)phase;
-    for (int i = 0; i < graph->n_layers; i++) {
-        for (int slot = 0; slot < MPT_SLOT_COUNT; slot++)
-            assert_true(mpt_quantizer_by_name("fp16", &policies[i].slot[slot]));
-        for (int g = 0; g < MPT_GEMM_WGRAD; g++)
-            policies[i].output[g] = MPT_DTYPE_FP16;
-        policies[i].compute = MPT_DTYPE_FP16;
-    }
-}
-
-static rig_options fp16_options(const mpt_loss_scale *scale) {
-    rig_options o = rig_defaults();
-    o.choose = choose_fp16;
-    o.dynamic = scale;
-    return o;
-}
-
 /* A line of the metrics that begins like this; fails where there is none. */
 static const char *event(const rig *r, const char *start) {
     const char *at = strstr(r->lines ? r->lines : "", start);
@@ -72,7 +51,7 @@ static void test_p04_run_when_a_weight_is_nan_then_it_ends_in_time_and_names_it(
     int64_t n;
     mpt_step_result step = {.loss_scale = 0};
     mpt_status status = MPT_OK;
-    rig_options o = fp16_options(&usual);
+    rig_options o = rig_fp16_options(&usual);
     rig_init(&r, &o);
     rig_weights(&r, "layers.0.up.weight", &n)[7] = NAN;
     assert_true(diagnosis_says(&r, ""));
@@ -102,7 +81,7 @@ static void test_p05_run_when_the_loss_is_tiny_then_the_scale_stops_at_its_cap(v
     int32_t tokens[4][17];
     mpt_loss_scale scale = usual;
     scale.interval = 1;
-    rig_options o = fp16_options(&scale);
+    rig_options o = rig_fp16_options(&scale);
     o.lr = 0.05;
     for (int i = 0; i < 4 * 17; i++)
         tokens[i / 17][i % 17] = 5;
@@ -127,7 +106,7 @@ static void test_p11_run_when_the_first_steps_are_skipped_then_schedules_wait(vo
     rig r;
     mpt_loss_scale scale = usual;
     scale.init = scale.max = 0x1p40;
-    rig_options o = fp16_options(&scale);
+    rig_options o = rig_fp16_options(&scale);
     o.switch_at = 10;
     o.by_applied = true;
     rig_init(&r, &o);
@@ -200,7 +179,7 @@ static void test_p16_run_when_told_to_stop_then_a_falling_scale_is_still_no_reas
     rig r;
     mpt_loss_scale scale = usual;
     scale.init = scale.max = 0x1p40;
-    rig_options o = fp16_options(&scale);
+    rig_options o = rig_fp16_options(&scale);
     o.watch.nonfinite = MPT_NONFINITE_STOP;
     rig_init(&r, &o);
     while (rig_step(&r).skipped)
@@ -260,7 +239,7 @@ test_p83_run_when_fp16_values_grow_then_a_warning_comes_before_the_first_inf(voi
     (void)s;
     rig r;
     int64_t n;
-    rig_options o = fp16_options(NULL);
+    rig_options o = rig_fp16_options(NULL);
     mpt_watch_view watch;
     o.lr = 1e-12;
     o.loss_scale = 1;
@@ -297,7 +276,7 @@ static void test_p83_run_when_only_scaled_gradients_are_large_then_no_warning(vo
     (void)s;
     rig r;
     mpt_loss_scale scale = usual;
-    rig_options o = fp16_options(&scale);
+    rig_options o = rig_fp16_options(&scale);
     scale.init = scale.max = 0x1p23;
     rig_init(&r, &o);
     for (int i = 0; i < 30; i++)

@@ -93,8 +93,7 @@ static void test_resume_when_the_optimizer_is_sgd_then_the_same_bits(void **s) {
     checkpoints f = checkpoints_make();
     checkpoint_case a, b;
     checkpoint_begin_set(&a, CHECKPOINT_DELAYED, "train.optimizer", "sgd");
-    checkpoint_train(&a, 6, 0);
-    assert_mpt_ok(a.ctx, mpt_trainer_save_checkpoint(a.trainer, f.path));
+    checkpoint_save_after(&a, 6, f.path);
     checkpoint_begin_set(&b, CHECKPOINT_DELAYED, "train.optimizer", "sgd");
     assert_mpt_ok(b.ctx,
                   mpt_trainer_load_checkpoint(b.trainer, checkpoint_at(f.path, 6).text, NULL));
@@ -206,8 +205,7 @@ static void test_checkpoint_when_another_run_saved_there_then_refused(void **s) 
     checkpoints f = checkpoints_make();
     checkpoint_case a, b;
     checkpoint_begin(&a, CHECKPOINT_FP16, 1);
-    checkpoint_train(&a, 1, 0);
-    assert_mpt_ok(a.ctx, mpt_trainer_save_checkpoint(a.trainer, f.path));
+    checkpoint_save_after(&a, 1, f.path);
     checkpoint_begin(&b, CHECKPOINT_FP16, 1);
     assert_mpt_ok(b.ctx, mpt_trainer_set_checkpoints(b.trainer, f.path));
     assert_int_equal(mpt_trainer_checkpoint(b.trainer, true), MPT_INVALID);
@@ -224,10 +222,8 @@ static void test_checkpoint_when_read_elsewhere_then_another_folder_is_left_alon
     checkpoints f = checkpoints_make(), other = checkpoints_make(), empty = checkpoints_make();
     checkpoint_case c;
     checkpoint_begin(&c, CHECKPOINT_DELAYED, 1);
-    checkpoint_train(&c, 4, 0);
-    assert_mpt_ok(c.ctx, mpt_trainer_save_checkpoint(c.trainer, f.path));
-    checkpoint_train(&c, 4, 0);
-    assert_mpt_ok(c.ctx, mpt_trainer_save_checkpoint(c.trainer, other.path));
+    checkpoint_save_after(&c, 4, f.path);
+    checkpoint_save_after(&c, 4, other.path);
     assert_mpt_ok(c.ctx,
                   mpt_trainer_load_checkpoint(c.trainer, checkpoint_at(f.path, 4).text, NULL));
     assert_mpt_ok(c.ctx, mpt_trainer_set_checkpoints(c.trainer, other.path));
@@ -251,8 +247,7 @@ static void test_checkpoint_when_an_ended_run_left_halves_then_they_are_swept_ou
     checkpoint_case a, b;
     checkpoint_begin(&a, CHECKPOINT_FP16, 1);
     for (int i = 0; i < 3; i++) {
-        checkpoint_train(&a, 4, 0);
-        assert_mpt_ok(a.ctx, mpt_trainer_save_checkpoint(a.trainer, f.path));
+        checkpoint_save_after(&a, 4, f.path);
     }
     checkpoint_path four = checkpoint_at(f.path, 4), old = four;
     strcat(old.text, ".old");
@@ -367,10 +362,8 @@ static void test_load_when_damaged_then_refused_and_nothing_has_changed(void **s
     checkpoints f = checkpoints_make(), before = checkpoints_make(), after = checkpoints_make();
     checkpoint_case c;
     checkpoint_begin(&c, CHECKPOINT_DELAYED, 1);
-    checkpoint_train(&c, 2, 0);
-    assert_mpt_ok(c.ctx, mpt_trainer_save_checkpoint(c.trainer, f.path));
-    checkpoint_train(&c, 2, 0);
-    assert_mpt_ok(c.ctx, mpt_trainer_save_checkpoint(c.trainer, before.path));
+    checkpoint_save_after(&c, 2, f.path);
+    checkpoint_save_after(&c, 2, before.path);
     bytes_write(checkpoint_file(f.path, 2, "state.safetensors").text, "", 0);
     assert_int_equal(
         mpt_trainer_load_checkpoint(c.trainer, checkpoint_at(f.path, 2).text, NULL), MPT_DATA);
@@ -405,8 +398,7 @@ static void test_find_when_the_newest_are_damaged_then_the_one_before(void **s) 
     checkpoint_begin(&c, CHECKPOINT_FP16, 1);
     assert_int_equal(mpt_checkpoint_find(c.ctx, f.path, &info), MPT_NOT_FOUND);
     for (int i = 0; i < 3; i++) {
-        checkpoint_train(&c, 5, 0); /* 5, 10, 15: as texts, 5 is the last */
-        assert_mpt_ok(c.ctx, mpt_trainer_save_checkpoint(c.trainer, f.path));
+        checkpoint_save_after(&c, 5, f.path); /* 5, 10, 15: as texts, 5 is the last */
     }
     assert_mpt_ok(c.ctx, mpt_checkpoint_find(c.ctx, f.path, &info));
     assert_int_equal(info.step, 15);

@@ -13,8 +13,7 @@ static mpt_status change(checkpoint_case *b, const checkpoints *f, const char *w
     mpt_load_checkpoint_options options = MPT_LOAD_CHECKPOINT_OPTIONS_INIT;
     checkpoint_case a;
     checkpoint_begin(&a, was, 1);
-    checkpoint_train(&a, 6, 0);
-    assert_mpt_ok(a.ctx, mpt_trainer_save_checkpoint(a.trainer, f->path));
+    checkpoint_save_after(&a, 6, f->path);
     checkpoint_end(&a);
     options.allow_recipe_change = allow;
     *b = (checkpoint_case){.ctx = mpt_test_ctx()};

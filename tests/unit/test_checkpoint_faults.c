@@ -214,10 +214,8 @@ static void test_load_when_each_call_fails_then_said_and_nothing_has_changed(voi
     int at = 1;
     mpt_status status = MPT_IO;
     checkpoint_begin(&c, CHECKPOINT_DELAYED, 1);
-    checkpoint_train(&c, 2, 0);
-    assert_mpt_ok(c.ctx, mpt_trainer_save_checkpoint(c.trainer, f.path));
-    checkpoint_train(&c, 2, 0);
-    assert_mpt_ok(c.ctx, mpt_trainer_save_checkpoint(c.trainer, before.path));
+    checkpoint_save_after(&c, 2, f.path);
+    checkpoint_save_after(&c, 2, before.path);
     checkpoint_path path = checkpoint_at(f.path, 2);
     fault = EIO;
     for (; status != MPT_OK; at++) {
@@ -303,10 +301,8 @@ static void test_load_when_each_allocation_fails_then_said_and_nothing_has_chang
     mpt_status status = MPT_OUT_OF_MEMORY;
     int at = 1;
     begin_refusing(&c, &r);
-    checkpoint_train(&c, 2, 0);
-    assert_mpt_ok(c.ctx, mpt_trainer_save_checkpoint(c.trainer, f.path));
-    checkpoint_train(&c, 2, 0);
-    assert_mpt_ok(c.ctx, mpt_trainer_save_checkpoint(c.trainer, before.path));
+    checkpoint_save_after(&c, 2, f.path);
+    checkpoint_save_after(&c, 2, before.path);
     checkpoint_path path = checkpoint_at(f.path, 2);
     size_t live = mpt_ctx_memory(c.ctx).live_bytes;
     for (; status != MPT_OK; at++) {
@@ -321,8 +317,7 @@ static void test_load_when_each_allocation_fails_then_said_and_nothing_has_chang
     }
     assert_true(at > 10);
     assert_int_equal(c.trainer->attempted, 2);
-    checkpoint_train(&c, 2, 0);
-    assert_mpt_ok(c.ctx, mpt_trainer_save_checkpoint(c.trainer, after.path));
+    checkpoint_save_after(&c, 2, after.path);
     assert_same_checkpoint(before.path, after.path, 4);
     checkpoint_end(&c);
     checkpoints_remove(&f);

@@ -1,4 +1,4 @@
-/* Comparisons as they are told: what really ran beside what a name says (P45), sweeps, JSON,
+/* Comparisons as they are told: what really ran beside what a name says (P45), JSON,
  * the page; folders that cannot be read; memory that runs out. */
 #include "mpt_test.h"
 
@@ -40,8 +40,7 @@ static void test_P45_when_a_recipe_named_fp8_ran_in_bf16_then_told_with_both_has
     has(text.data, "hash_of_gpt2_fp8");
     has(text.data, "hash_of_gpt2_bf16");
     mpt_str_deinit(&text);
-    mpt_comparison_destroy(comparison);
-    case_close(&c);
+    case_end(&c, comparison);
 }
 
 static void test_label_when_it_holds_or_promises_nothing_then_nothing_is_flagged(void **s) {
@@ -59,56 +58,7 @@ static void test_label_when_it_holds_or_promises_nothing_then_nothing_is_flagged
     has(text.data, "other: 0 quantized GEMMs ran, all in the formats of gpt2_bf16");
     has(text.data, "e4m3 75.0 %, bf16 25.0 %");
     mpt_str_deinit(&text);
-    mpt_comparison_destroy(comparison);
-    case_close(&c);
-}
-
-/* ---- sweeps ---- */
-
-static mpt_comparison *sweep(compare_case *c) {
-    mpt_compare_options options = MPT_COMPARE_OPTIONS_INIT;
-    mpt_comparison *comparison;
-    options.sweep = true;
-    assert_mpt_ok(c->ctx, mpt_comparison_create(c->ctx, c->runs, c->n, &options, &comparison));
-    return comparison;
-}
-
-static void test_sweep_when_done_then_lifts_are_ranked_by_what_they_give_back(void **s) {
-    (void)s;
-    compare_case c;
-    case_open(&c);
-    add(&c, "whole", 0, 2.2, "nvfp4");
-    add(&c, "little", 1, 2.18, "nvfp4");
-    add(&c, "harm", 2, 2.24, "nvfp4");
-    add(&c, "much", 3, 2.05, "nvfp4");
-    add(&c, "everything", 4, 2, NULL);
-    mpt_comparison *comparison = sweep(&c);
-    static const char *const order[] = {"whole", "everything", "much", "little", "harm"};
-    static const double shares[] = {0, 1, 0.75, 0.1, -0.2};
-    for (int i = 0; i < 5; i++) {
-        assert_string_equal(case_row(comparison, i).recipe, order[i]);
-        if (i > 0)
-            assert_near(case_row(comparison, i).share, shares[i]);
-    }
-    assert_string_equal(mpt_comparison_verdict(comparison),
-                        "much in BF16 gives back most, 75 % of what whole loses to BF16 "
-                        "everywhere (+10.0 %)");
-    mpt_comparison_destroy(comparison);
-    case_close(&c);
-}
-
-static void test_sweep_when_the_recipe_loses_nothing_then_no_share_is_told(void **s) {
-    (void)s;
-    compare_case c;
-    case_open(&c);
-    add(&c, "whole", 0, 2, "nvfp4");
-    add(&c, "one", 1, 1.99, "nvfp4");
-    add(&c, "everything", 2, 2.01, NULL);
-    mpt_comparison *comparison = sweep(&c);
-    assert_true(isnan(case_row(comparison, 2).share));
-    has(mpt_comparison_verdict(comparison), "whole loses nothing to BF16 everywhere");
-    mpt_comparison_destroy(comparison);
-    case_close(&c);
+    case_end(&c, comparison);
 }
 
 /* ---- JSON and the page ---- */
@@ -141,8 +91,7 @@ static void test_json_when_printed_then_the_names_of_the_manual(void **s) {
     assert_near(difference, 0.25);
     json_decref(rows);
     mpt_str_deinit(&text);
-    mpt_comparison_destroy(comparison);
-    case_close(&c);
+    case_end(&c, comparison);
 }
 
 static void test_page_when_written_then_it_opens_on_the_verdict_and_links_the_runs(void **s) {
@@ -165,8 +114,7 @@ static void test_page_when_written_then_it_opens_on_the_verdict_and_links_the_ru
     has(html, "href=\"./1/report.html\"");
     has(html, "What really ran");
     bytes_free(&page);
-    mpt_comparison_destroy(comparison);
-    case_close(&c);
+    case_end(&c, comparison);
 }
 
 static void test_print_when_the_writer_refuses_then_io(void **s) {
@@ -178,8 +126,7 @@ static void test_print_when_the_writer_refuses_then_io(void **s) {
     assert_int_equal(mpt_comparison_print(comparison, true, refuse, NULL), MPT_IO);
     assert_int_equal(mpt_comparison_write_page(comparison, "/nowhere/at/all.html"),
                      MPT_NOT_FOUND);
-    mpt_comparison_destroy(comparison);
-    case_close(&c);
+    case_end(&c, comparison);
 }
 
 /* ---- folders that do not fit ---- */
@@ -269,20 +216,25 @@ static void test_metrics_when_empty_then_a_run_that_broke(void **s) {
     mpt_comparison *comparison = case_compare(&c, -1);
     assert_int_equal(case_row(comparison, 0).outcome, MPT_COMPARE_BROKE);
     assert_true(isnan(case_row(comparison, 0).tokens_per_s));
-    mpt_comparison_destroy(comparison);
-    case_close(&c);
+    case_end(&c, comparison);
 }
 
 /* ---- memory ---- */
 
 static mpt_status everything(mpt_ctx *ctx, const compare_case *c) {
-    mpt_comparison *comparison;
+    mpt_comparison *comparison, *opened = NULL;
     mpt_str text;
     char path[160];
     MPT_TRY(mpt_comparison_create(ctx, c->runs, c->n, NULL, &comparison));
     mpt_str_init(&text, ctx);
     snprintf(path, sizeof path, "%s/compare.html", c->root);
     mpt_status status = mpt_comparison_write_page(comparison, path);
+    snprintf(path, sizeof path, "%s/compare.json", c->root);
+    if (status == MPT_OK)
+        status = mpt_comparison_write_index(comparison, path);
+    if (status == MPT_OK)
+        status = mpt_comparison_open(ctx, path, &opened);
+    mpt_comparison_destroy(opened);
     for (int json = 0; status == MPT_OK && json < 2; json++) {
         text.len = 0;
         status = mpt_comparison_print(comparison, json, keep, &text);
@@ -299,7 +251,13 @@ static void test_calls_when_any_allocation_fails_then_clean(void **s) {
     compare_case c;
     case_open(&c);
     add(&c, "a", 0, 2, NULL);
-    add(&c, "b", 1, 2.5, "nvfp4");
+    case_add_run(&c, (case_run){.name = "b",
+                                .recipe = 1,
+                                .loss = 2.5,
+                                .eval = 2.5,
+                                .steps = 20,
+                                .a = "nvfp4",
+                                .fields = "\"train.clip\":\"1\""});
     mpt_status status = MPT_OUT_OF_MEMORY;
     long n = 0;
     for (; status != MPT_OK; n++) {
@@ -320,8 +278,6 @@ static void test_calls_when_any_allocation_fails_then_clean(void **s) {
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_P45_when_a_recipe_named_fp8_ran_in_bf16_then_told_with_both_hashes),
     cmocka_unit_test(test_label_when_it_holds_or_promises_nothing_then_nothing_is_flagged),
-    cmocka_unit_test(test_sweep_when_done_then_lifts_are_ranked_by_what_they_give_back),
-    cmocka_unit_test(test_sweep_when_the_recipe_loses_nothing_then_no_share_is_told),
     cmocka_unit_test(test_json_when_printed_then_the_names_of_the_manual),
     cmocka_unit_test(test_page_when_written_then_it_opens_on_the_verdict_and_links_the_runs),
     cmocka_unit_test(test_print_when_the_writer_refuses_then_io),

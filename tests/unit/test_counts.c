@@ -6,19 +6,9 @@
 #include "models.h"
 #include "train_rig.h"
 
-enum { WIDTH = 8, TOKENS = 64 };
+enum { TOKENS = 64 };
 
-/* tokens -> table -> head, whose fprop reads the table's rows in FP8. */
-static mpt_status draw_lookup(mpt_graph *graph) {
-    test_draw d = draw_begin(graph);
-    mpt_value_id ids = -1;
-    draw_note(&d, mpt_nn_tokens(&d.nn, &ids));
-    mpt_nn_args head = {.name = "lm_head", .n_in = 1, .head = true};
-    head.in[0] = draw_embedding(&d, "wte", ids, 0, WIDTH);
-    draw1(&d, MPT_OP_cross_entropy, NULL, draw(&d, MPT_OP_linear, head));
-    return d.status;
-}
-
+/* FP8 for what the head reads and its weight. */
 static void choose_fprop(const void *ud, const mpt_graph *graph, int phase,
                          mpt_policy *policies) {
     mpt_quantizer *slot = policies[rig_layer(graph, "lm_head")].slot;
@@ -31,7 +21,7 @@ static const mpt_quantizer fixed_scale = {.name = "e4m3",
                                           .scale = {.kind = MPT_SCALING_STATIC, .value = 256}};
 
 static void init(rig *r, int n_threads, bool ref) {
-    static const float row[WIDTH] = {2, -4, 1, 0.5f, 0, 0x1p-20f, -0x1p-21f, 0.25f};
+    static const float row[LOOKUP_WIDTH] = {2, -4, 1, 0.5f, 0, 0x1p-20f, -0x1p-21f, 0.25f};
     rig_options o = rig_defaults();
     int64_t n;
     o.draw = draw_lookup;
@@ -43,7 +33,7 @@ static void init(rig *r, int n_threads, bool ref) {
     rig_init(r, &o);
     float *table = rig_weights(r, "wte.weight", &n);
     for (int64_t i = 0; i < n; i++)
-        table[i] = row[i % WIDTH];
+        table[i] = row[i % LOOKUP_WIDTH];
 }
 
 /* The operand of a name at the last counted step. */
@@ -64,7 +54,7 @@ static void test_operand_when_counted_then_both_micro_batches_are_in_it(void **s
     mpt_trainer_count_next(r.trainer);
     (void)rig_step(&r);
     mpt_operand_view x = operand(&r, "lm_head.fprop.x"), w = operand(&r, "lm_head.fprop.w");
-    assert_int_equal(x.elements, TOKENS * WIDTH);
+    assert_int_equal(x.elements, TOKENS * LOOKUP_WIDTH);
     assert_int_equal(x.overflow, TOKENS * 2);
     assert_int_equal(x.underflow, TOKENS * 2);
     assert_int_equal(x.zeros, TOKENS * 3);
@@ -74,7 +64,7 @@ static void test_operand_when_counted_then_both_micro_batches_are_in_it(void **s
     /* Lost are 0.25 of the 2 and 2.25 of the 4. */
     double signal = 4 + 16 + 1 + 0.25 + 0.0625, noise = 0.25 * 0.25 + 2.25 * 2.25;
     assert_true(fabs(x.sqnr - 10 * log10(signal / noise)) < 1e-6);
-    assert_int_equal(w.elements, RIG_VOCAB * WIDTH); /* once a step */
+    assert_int_equal(w.elements, RIG_VOCAB * LOOKUP_WIDTH); /* once a step */
     assert_int_equal(w.overflow, 0);
     rig_deinit(&r);
 }

@@ -10,18 +10,7 @@
 #include "models.h"
 #include "train_rig.h"
 
-enum { WIDTH = 8, WINDOW = 3 };
-
-/* tokens -> table -> head */
-static mpt_status draw_lookup(mpt_graph *graph) {
-    test_draw d = draw_begin(graph);
-    mpt_value_id ids = -1;
-    draw_note(&d, mpt_nn_tokens(&d.nn, &ids));
-    mpt_nn_args head = {.name = "lm_head", .n_in = 1, .head = true};
-    head.in[0] = draw_embedding(&d, "wte", ids, 0, WIDTH);
-    draw1(&d, MPT_OP_cross_entropy, NULL, draw(&d, MPT_OP_linear, head));
-    return d.status;
-}
+enum { WINDOW = 3 };
 
 /* tokens -> table -> norm -> head */
 static mpt_status draw_normed(mpt_graph *graph) {
@@ -29,7 +18,8 @@ static mpt_status draw_normed(mpt_graph *graph) {
     mpt_value_id ids = -1;
     draw_note(&d, mpt_nn_tokens(&d.nn, &ids));
     mpt_nn_args head = {.name = "lm_head", .n_in = 1, .head = true};
-    head.in[0] = draw1(&d, MPT_OP_rmsnorm, "norm", draw_embedding(&d, "wte", ids, 0, WIDTH));
+    head.in[0] =
+        draw1(&d, MPT_OP_rmsnorm, "norm", draw_embedding(&d, "wte", ids, 0, LOOKUP_WIDTH));
     draw1(&d, MPT_OP_cross_entropy, NULL, draw(&d, MPT_OP_linear, head));
     return d.status;
 }
@@ -67,9 +57,9 @@ static mpt_step_result step_with(rig *r, float first, float second) {
     mpt_step_result result;
     int64_t n;
     float *table = rig_weights(r, "wte.weight", &n);
-    for (int i = 0; i < WIDTH; i++) {
+    for (int i = 0; i < LOOKUP_WIDTH; i++) {
         table[i] = i == 3 ? -first : first / 4;
-        table[WIDTH + i] = i == 3 ? -second : second / 4;
+        table[LOOKUP_WIDTH + i] = i == 3 ? -second : second / 4;
     }
     for (int i = 0; i < 64; i++) {
         r->trainer->tokens[i] = i < 32 ? 0 : 1;
@@ -203,7 +193,7 @@ static void test_step_when_values_grow_then_the_old_scale_saturates_them(void **
         step_with(&r, step ? 10 : 1, step ? 10 : 1);
         assert_true(mpt_trainer_operand(r.trainer, 0, &view));
         assert_string_equal(view.name, "lm_head.fprop.x");
-        assert_int_equal(view.overflow, step == 1 ? 64 * WIDTH : 0);
+        assert_int_equal(view.overflow, step == 1 ? 64 * LOOKUP_WIDTH : 0);
     }
     rig_deinit(&r);
 }
@@ -324,7 +314,7 @@ static void test_phase_when_p43_it_enters_delayed_scaling_then_nothing_saturates
         step_with(&r, 1000, 1);
     }
     assert_true(mpt_trainer_operand(r.trainer, 0, &view));
-    assert_int_equal(view.elements, 64 * WIDTH);
+    assert_int_equal(view.elements, 64 * LOOKUP_WIDTH);
     assert_int_equal(view.overflow, 0);
     assert_true(view.amax == 1000);
     assert_true(x_scale(&r).scale == 448.0f / 1000.0f);

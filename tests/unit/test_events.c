@@ -138,6 +138,9 @@ static int count_records(const char *path) {
     return n;
 }
 
+/* loss, lr, grad_norm, loss_scale, skipped */
+enum { STEP_RECORDS = 5 };
+
 static void test_events_when_a_step_is_written_then_the_file_holds_it_at_once(void **s) {
     (void)s;
     mpt_ctx *ctx = mpt_test_ctx();
@@ -150,13 +153,13 @@ static void test_events_when_a_step_is_written_then_the_file_holds_it_at_once(vo
     assert_int_equal(count_records(path), 1);
     uint64_t before = mpt_ctx_memory(ctx).n_allocs;
     assert_mpt_ok(ctx, mpt_events_step(events, &step));
-    assert_int_equal(count_records(path), 1 + 4);
+    assert_int_equal(count_records(path), 1 + STEP_RECORDS);
     assert_mpt_ok(ctx, mpt_events_eval(events, 1, 2.5));
-    assert_int_equal(count_records(path), 1 + 4 + 1);
+    assert_int_equal(count_records(path), 1 + STEP_RECORDS + 1);
     assert_mpt_ok(ctx, mpt_events_scalar(events, "mine", 1, 1)); /* gathers */
     assert_true(mpt_ctx_memory(ctx).n_allocs == before);
     mpt_events_destroy(events);
-    assert_int_equal(count_records(path), 1 + 4 + 1 + 1);
+    assert_int_equal(count_records(path), 1 + STEP_RECORDS + 1 + 1);
     folder_remove(&f);
     mpt_ctx_destroy(ctx);
 }
@@ -186,7 +189,7 @@ static void test_events_when_they_begin_past_step_0_then_the_file_says_so(void *
     assert_mpt_ok(ctx, mpt_events_step(events, &step));
     step.step++;
     assert_mpt_ok(ctx, mpt_events_step(events, &step));
-    assert_int_equal(count_records(only_file(&f, path)), 1 + 1 + 4 + 4);
+    assert_int_equal(count_records(only_file(&f, path)), 1 + 1 + 2 * STEP_RECORDS);
     mpt_events_destroy(events);
     folder_remove(&f);
     mpt_ctx_destroy(ctx);
@@ -226,11 +229,11 @@ static void test_events_when_the_disk_is_full_then_the_file_ends_with_a_whole_re
     signal(SIGXFSZ, handler);
     assert_int_equal(status, MPT_IO);
     assert_non_null(strstr(mpt_ctx_error(ctx)->message, only_file(&f, path)));
-    assert_int_equal(count_records(path), 1 + 4 * (written - 1));
+    assert_int_equal(count_records(path), 1 + STEP_RECORDS * (written - 1));
     assert_int_equal(mpt_events_eval(events, 1, 1), MPT_IO); /* room again, but a gap */
     assert_non_null(strstr(mpt_ctx_error(ctx)->message, "an earlier write failed"));
     mpt_events_destroy(events);
-    assert_int_equal(count_records(path), 1 + 4 * (written - 1));
+    assert_int_equal(count_records(path), 1 + STEP_RECORDS * (written - 1));
     folder_remove(&f);
     mpt_ctx_destroy(ctx);
 }

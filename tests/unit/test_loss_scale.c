@@ -95,27 +95,6 @@ static void test_scaler_when_static_or_none_then_it_stays(void **s) {
 
 /* ---- in the trainer ---- */
 
-/* FP16 everywhere: a gradient of the logits overflows where scale / 64 is too much for it. */
-static void choose_fp16(const void *ud, const mpt_graph *graph, int phase,
-                        mpt_policy *policies) {
-    (void)ud;
-    (void)phase;
-    for (int i = 0; i < graph->n_layers; i++) {
-        for (int slot = 0; slot < MPT_SLOT_COUNT; slot++)
-            assert_true(mpt_quantizer_by_name("fp16", &policies[i].slot[slot]));
-        for (int g = 0; g < MPT_GEMM_WGRAD; g++)
-            policies[i].output[g] = MPT_DTYPE_FP16;
-        policies[i].compute = MPT_DTYPE_FP16;
-    }
-}
-
-static rig_options fp16_options(const mpt_loss_scale *scale) {
-    rig_options o = rig_defaults();
-    o.choose = choose_fp16;
-    o.dynamic = scale;
-    return o;
-}
-
 /* 2^64 takes more skipped steps than would stop a run that nothing can cure. */
 static void test_run_when_the_scale_starts_too_high_then_it_falls_until_steps_count(void **s) {
     (void)s;
@@ -123,7 +102,7 @@ static void test_run_when_the_scale_starts_too_high_then_it_falls_until_steps_co
     mpt_loss_scale scale = usual;
     scale.init = scale.max = 0x1p64;
     scale.interval = 1000;
-    rig_options o = fp16_options(&scale);
+    rig_options o = rig_fp16_options(&scale);
     rig_init(&r, &o);
     double expected = 0x1p64;
     int skipped = 0;
@@ -149,7 +128,7 @@ static void test_run_when_the_scale_is_at_its_floor_then_training_stops_and_says
     mpt_step_result result;
     scale.init = scale.max = 0x1p44;
     scale.min = 0x1p40;
-    rig_options o = fp16_options(&scale);
+    rig_options o = rig_fp16_options(&scale);
     rig_init(&r, &o);
     for (int i = 0; i < 4 + RIG_MAX_SKIPS - 1; i++)
         assert_true(rig_step(&r).skipped);

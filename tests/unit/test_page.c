@@ -16,7 +16,7 @@ static mpt_status write_hostile(mpt_ctx *ctx, const char *path) {
                         high[] = {5, 5, 5};
     static const double values[] = {1, NAN, INFINITY, -INFINITY, 2, 3};
     const char *const rows[] = {hostile, "row"};
-    const mpt_series series = {hostile, 3, x, y, low, high, true, false};
+    const mpt_series series = {hostile, 3, x, y, low, high, true, false, false};
     const mpt_mark mark = {1, hostile, MPT_PAGE_BAD};
     const mpt_level level = {3.5, hostile};
     const mpt_page_column columns[] = {{hostile, false}, {"n", true}};

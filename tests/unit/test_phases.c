@@ -253,19 +253,6 @@ static void test_rule_when_behind_use_then_it_is_counted_from_one(void **s) {
 
 /* ---- histories ---- */
 
-enum { WIDTH = 8 };
-
-/* tokens -> table -> head */
-static mpt_status draw_lookup(mpt_graph *graph) {
-    test_draw d = draw_begin(graph);
-    mpt_value_id ids = -1;
-    draw_note(&d, mpt_nn_tokens(&d.nn, &ids));
-    mpt_nn_args head = {.name = "lm_head", .n_in = 1, .head = true};
-    head.in[0] = draw_embedding(&d, "wte", ids, 0, WIDTH);
-    draw1(&d, MPT_OP_cross_entropy, NULL, draw(&d, MPT_OP_linear, head));
-    return d.status;
-}
-
 /* The quantizer of one slot of the head in each phase. */
 typedef struct plan {
     mpt_slot slot;
@@ -302,7 +289,7 @@ static void step_with(rig *r, float most) {
     mpt_step_result result;
     int64_t n;
     float *table = rig_weights(r, "wte.weight", &n);
-    for (int i = 0; i < WIDTH; i++)
+    for (int i = 0; i < LOOKUP_WIDTH; i++)
         table[i] = i == 3 ? -most : most / 4;
     for (int i = 0; i < 64; i++) {
         r->trainer->tokens[i] = 0;
@@ -332,7 +319,7 @@ static void test_histories_when_warm_then_the_first_step_takes_the_recorded_scal
             step_with(&r, 80);
             assert_true(mpt_trainer_operand(r.trainer, 0, &view));
             assert_string_equal(view.name, "lm_head.fprop.x");
-            assert_int_equal(view.overflow, warm ? 64 * WIDTH : 0);
+            assert_int_equal(view.overflow, warm ? 64 * LOOKUP_WIDTH : 0);
             assert_true(rig_scale(&r, "lm_head.fprop.x").scale == 448.0f / 80);
             rig_deinit(&r);
         }

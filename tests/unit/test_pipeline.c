@@ -1,5 +1,6 @@
-/* pipeline.c and pipeline_compile.c: from a recipe filled by C calls to a program, its texts,
- * the choice between full model and proxy, and no leak wherever memory is refused. */
+/* pipeline.c, pipeline_draw.c and pipeline_compile.c: from a recipe filled by C calls to a
+ * program, its texts, the choice between full model and proxy, and no leak wherever memory is
+ * refused. */
 #include "mpt_test.h"
 
 #include <stdlib.h>

@@ -6,81 +6,9 @@
 #include <stdlib.h>
 
 #include "allowance.h"
-#include "mpt/evidence.h"
-#include "report_page.h"
+#include "report_run.h"
 
-/* ---- a run folder made by hand ---- */
-
-typedef struct run_folder {
-    folder f;
-    mpt_ctx *ctx;
-} run_folder;
-
-static void put(const run_folder *r, const char *name, const char *text) {
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", r->f.path, name);
-    bytes_write(path, text, strlen(text));
-}
-
-static const char plan[] =
-    "{\"recipe\":\"small\",\"model\":\"gpt2 "
-    "tiny\",\"recipe_hash\":\"00ff\",\"backend\":\"cpu\","
-    "\"parameters\":1234,\"blocks\":2,\"coverage\":{\"nvfp4\":3,\"bf16\":1},"
-    "\"coverage_parameters\":{\"nvfp4\":900,\"bf16\":334},\"bytes\":{\"master\":4936,"
-    "\"total\":5000000},\"phases\":[{\"name\":\"main\",\"from\":0,\"steps\":4,"
-    "\"layers_changed\":0,\"schedule_hash\":\"abcd\"}],\"layers\":[{\"path\":\"h.0.attn\","
-    "\"fprop\":{\"x\":{\"format\":\"nvfp4\"},\"w\":{\"format\":\"nvfp4\"}}},{\"path\":\"head\"}"
-    "],"
-    "\"warnings\":[{\"name\":\"all-fp4\",\"where\":\"small.lua:3\",\"text\":\"no layer is "
-    "kept\"}],"
-    "\"data\":{\"text\":\"synthetic\",\"floor\":1.5,\"unigram\":3},\"train\":{\"steps\":4,"
-    "\"batch\":2,\"sequence\":16,\"seed\":7}}\n";
-
-#define STEP(n, tokens, loss, skipped)                                                         \
-    "{\"event\":\"step\",\"step\":" #n ",\"tokens\":" #tokens ",\"loss\":" #loss               \
-    ",\"lr\":0.001,\"grad_norm\":2,\"loss_scale\":1,\"skipped\":" #skipped                     \
-    ",\"phase\":\"main\"}\n"
-#define PHASE "{\"event\":\"phase\",\"step\":0,\"phase\":\"main\",\"schedule_hash\":\"abcd\"}\n"
-#define EVAL(n, tokens, loss)                                                                  \
-    "{\"event\":\"eval\",\"step\":" #n ",\"tokens\":" #tokens ",\"loss\":" #loss               \
-    ",\"windows\":3,\"phase\":\"main\"}\n"
-#define DONE(n) "{\"event\":\"done\",\"step\":" #n ",\"tokens\":128,\"applied\":4}\n"
-#define SKIP(n) "{\"event\":\"skip\",\"step\":" #n ",\"tensor\":\"h.0.w\",\"fault\":\"NaN\"}\n"
-
-static const char whole[] = PHASE STEP(0, 32, 4.5, false) STEP(1, 64, 4, false)
-    STEP(2, 96, 3.5, false) STEP(3, 128, 3, false) EVAL(4, 128, 2.75) DONE(4);
-
-static run_folder run_make(const char *metrics) {
-    run_folder r = {folder_make(), mpt_test_ctx()};
-    put(&r, "metrics.jsonl", metrics);
-    put(&r, "plan.json", plan);
-    put(&r, "timing.jsonl",
-        "{\"step\":0,\"step_ms\":100,\"tokens_per_s\":320}\n"
-        "{\"step\":1,\"step_ms\":50,\"tokens_per_s\":640}\n");
-    put(&r, "telemetry.jsonl", "");
-    put(&r, "recipe.lua", "return recipe { } -- a < b\n");
-    return r;
-}
-
-static void run_free(run_folder *r) {
-    folder_remove(&r->f);
-    assert_int_equal(mpt_ctx_memory(r->ctx).live_bytes, 0);
-    mpt_ctx_destroy(r->ctx);
-}
-
-static char *run_page(const run_folder *r) {
-    char path[256];
-    assert_mpt_ok(r->ctx, mpt_report_run(r->ctx, r->f.path));
-    snprintf(path, sizeof path, "%s/report.html", r->f.path);
-    char *page = page_read(path);
-    page_check(page);
-    return page;
-}
-
-static void assert_has(const char *page, const char *text) {
-    if (!strstr(page, text))
-        fail_msg("the page lacks '%s'", text);
-}
+static const char whole[] = WHOLE;
 
 /* ---- the first line ---- */
 
@@ -124,11 +52,20 @@ static void test_verdict_when_a_run_goes_wrong_then_it_has_diverged(void **s) {
                    "2.50 above the floor of the data (1.50). 1 step was skipped.");
     assert_verdict(PHASE STEP(0, 32, 4, false) STEP(1, 64, 3, false) EVAL(2, 64, null), "bad",
                    "Diverged after 2 steps: validation loss not finite.");
-    assert_verdict(PHASE STEP(0, 32, 4, false) "{\"event\":\"diagnosis\",\"step\":0,\"reason\":"
-                                               "\"max_skips\",\"advice\":\"x\"}\n",
-                   "bad",
-                   "Diverged after 1 step, max_skips: training loss of the last step 4.0000 "
-                   "nats a token, 2.50 above the floor of the data (1.50).");
+    assert_verdict(
+        PHASE STEP(0, 32, 4, false) "{\"event\":\"diagnosis\",\"step\":0,\"reason\":"
+                                    "\"max_skips\",\"advice\":\"x\"}\n",
+        "bad",
+        "Diverged after 1 step: too many steps in a row were skipped; training loss of the "
+        "last step 4.0000 nats a token, 2.50 above the floor of the data (1.50).");
+    assert_verdict(
+        PHASE STEP(0, 32, 4, false) EVAL(1, 32, 3.5) STEP(1, 64, 4, true)
+            STEP(2, 96, 4, true) "{\"event\":\"diagnosis\",\"step\":2,\"reason\":"
+                                 "\"max_skips\",\"text\":\"2 steps in a row were "
+                                 "skipped\"}\n",
+        "bad",
+        "Diverged after 3 steps: 2 steps in a row were skipped; validation loss after "
+        "1 step 3.5000 nats a token, 2.00 above the floor of the data (1.50).");
 }
 
 #define SCALED(n, loss_scale, skipped)                                                         \
@@ -221,8 +158,8 @@ static void test_map_when_there_is_telemetry_then_rows_are_operands_by_layer(voi
     run_folder r = run_make(whole);
     put(&r, "telemetry.jsonl",
         OPERAND(0, "h.0.a.fprop.w", 20, 0) OPERAND(0, "h.1.a.fprop.x", 18, 0)
-            OPERAND(0, "h.0.a.fprop.x", null, 1) OPERAND(10, "h.0.a.fprop.w", 12, 0)
-                OPERAND(10, "h.1.a.fprop.x", null, 0));
+            OPERAND(0, "h.0.a.fprop.x", null, 1) OPERAND(2, "h.0.a.fprop.w", 12, 0)
+                OPERAND(2, "h.1.a.fprop.x", null, 0));
     char *page = run_page(&r);
     json_t *heat = page_drawing(page, 4);
     static const char *const names[] = {"h.0.a.fprop.x", "h.0.a.fprop.w", "h.1.a.fprop.x"};
@@ -231,7 +168,8 @@ static void test_map_when_there_is_telemetry_then_rows_are_operands_by_layer(voi
                                 json_array_get(json_object_get(heat, "rows"), i), "name")),
                             names[i]);
     json_decref(heat);
-    assert_has(page, "\"x\":[0,10]");
+    assert_has(page, "\"x_low\":32,\"x_high\":128"); /* the axis of the curves */
+    assert_has(page, "\"x\":[32,96]");
     assert_has(page, "\"v\":[null,null]"); /* no signal, then not counted */
     assert_has(page, "\"v\":[20,12]");
     assert_has(page, "\"v\":[18,\"inf\"]"); /* nothing was lost */

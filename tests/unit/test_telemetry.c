@@ -9,8 +9,6 @@
 #include "train_rig.h"
 #include "writers.h"
 
-enum { WIDTH = 8 };
-
 static void
 test_every_when_not_said_then_a_hundred_times_and_every_10th_step_at_most(void **s) {
     (void)s;
@@ -20,17 +18,6 @@ test_every_when_not_said_then_a_hundred_times_and_every_10th_step_at_most(void *
     assert_int_equal(mpt_telemetry_every(0, 1000000), 10000);
     assert_int_equal(mpt_telemetry_every(1, 1000000), 1);
     assert_int_equal(mpt_telemetry_every(7, 3), 7);
-}
-
-/* tokens -> table -> head, which reads the table's rows. */
-static mpt_status draw_lookup(mpt_graph *graph) {
-    test_draw d = draw_begin(graph);
-    mpt_value_id ids = -1;
-    draw_note(&d, mpt_nn_tokens(&d.nn, &ids));
-    mpt_nn_args head = {.name = "lm_head", .n_in = 1, .head = true};
-    head.in[0] = draw_embedding(&d, "wte", ids, 0, WIDTH);
-    draw1(&d, MPT_OP_cross_entropy, NULL, draw(&d, MPT_OP_linear, head));
-    return d.status;
 }
 
 /* Quantizers by name, for the slots from the first one on. */

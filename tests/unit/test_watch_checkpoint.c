@@ -110,8 +110,17 @@ test_p07_run_when_it_diverges_then_the_good_checkpoint_and_the_cause_remain(void
     assert_diagnosis(&c, "\nloss scale         ");
     assert_diagnosis(&c, "\n                   1 from step ");
     assert_diagnosis(&c, "what to try        ");
+    assert_non_null(strstr(diagnosis, "\"text\":\"20 steps in a row were skipped\""));
     assert_mpt_ok(c.ctx, mpt_checkpoint_find(c.ctx, f.path, &info));
     assert_int_equal(info.step, 4);
+    assert_false(info.gave_up);
+    /* What is saved now says of itself that training had given up. */
+    assert_mpt_ok(c.ctx, mpt_trainer_save_checkpoint(c.trainer, f.path));
+    mpt_checkpoint_info now;
+    assert_mpt_ok(c.ctx, mpt_checkpoint_find(c.ctx, f.path, &now));
+    assert_true(now.step == c.trainer->attempted && now.gave_up);
+    int64_t step_back;
+    assert_int_equal(mpt_trainer_roll_back(c.trainer, &step_back), MPT_NOT_FOUND);
     assert_mpt_ok(c.ctx, mpt_trainer_load_checkpoint(c.trainer, info.path, NULL));
     assert_true(weights_hash(&c) == good);
     checkpoint_end(&c);

@@ -29,6 +29,9 @@ typedef struct mpt_checkpoint_info {
     char recipe_hash[17];
     char device[16]; /* "ref", "cpu": the same bits are promised for the same device */
     char phase[128];
+    /* Training had stopped itself when it was saved: its weights may be lost, and whoever goes
+     * on from it without a change comes to the same end. No rollback goes to one. */
+    bool gave_up;
 } mpt_checkpoint_info;
 
 /* The newest whole checkpoint of a folder. One that is damaged is passed over, with a warning

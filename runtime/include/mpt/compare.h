@@ -21,6 +21,7 @@ typedef struct mpt_compare_run {
     const char *name; /* of its recipe in tables; NULL: as its plan says */
     int recipe;       /* from 0, none left out */
     uint64_t seed;
+    bool not_begun; /* it is planned: its folder is not read, and `name` must be given */
 } mpt_compare_run;
 
 typedef struct mpt_compare_options {
@@ -29,19 +30,35 @@ typedef struct mpt_compare_options {
     /* Recipe 0 is the recipe of a sweep, the last one is all of it in BF16, and those between
      * have one thing lifted each. */
     bool sweep;
+    /* `recipe`, `seed` and a `name` of NULL are found in the plans: runs are of one recipe
+     * where name, schedules and all of training but the seed agree. The first run is of recipe
+     * 0. */
+    bool find_recipes;
 } mpt_compare_options;
 #define MPT_COMPARE_OPTIONS_INIT                                                               \
     ((mpt_compare_options){.size = sizeof(mpt_compare_options), .within = -1})
 
 /* Reads the runs and compares them. A run that is not whole takes part as far as it got,
  * without a final loss. MPT_DATA: a file is no metrics or no plan, or two runs trained
- * different models or saw different numbers of tokens at the same step; MPT_NOT_FOUND: a folder
- * lacks a file. */
+ * different models, on different data, or saw different numbers of tokens at the same step;
+ * MPT_NOT_FOUND: a folder lacks a file. */
 MPT_API MPT_CHECKED mpt_status mpt_comparison_create(mpt_ctx *ctx, const mpt_compare_run *runs,
                                                      int n_runs,
                                                      const mpt_compare_options *options,
                                                      mpt_comparison **out);
 MPT_API void mpt_comparison_destroy(mpt_comparison *comparison);
+
+/* Writes which runs are compared, and the options, as JSON; folders below that of `path` are
+ * told from there. With runs that are not begun it can be written before anything is trained.
+ * MPT_INVALID: something else stands at `path`. */
+MPT_API MPT_CHECKED mpt_status mpt_comparison_write_index(const mpt_comparison *comparison,
+                                                          const char *path);
+
+/* Compares the runs of such a file as they are now: a folder without a plan, without metrics or
+ * with no step is of a run that is not begun. MPT_NOT_FOUND: no file at `path`; MPT_DATA: it is
+ * no such file, or as mpt_comparison_create. */
+MPT_API MPT_CHECKED mpt_status mpt_comparison_open(mpt_ctx *ctx, const char *path,
+                                                   mpt_comparison **out);
 
 /* What became of a recipe beside the base. */
 typedef enum mpt_compare_outcome {
@@ -50,15 +67,16 @@ typedef enum mpt_compare_outcome {
     MPT_COMPARE_BEYOND,
     MPT_COMPARE_MEASURED,  /* there is no bound */
     MPT_COMPARE_BROKE,     /* a run stopped itself or died, or its loss is not finite */
-    MPT_COMPARE_UNFINISHED /* no seed was trained to the end with both recipes */
+    MPT_COMPARE_UNFINISHED /* no seed was trained to the end with both recipes, or it was not
+                              begun */
 } mpt_compare_outcome;
 
 typedef struct mpt_comparison_row {
     const char *recipe, *recipe_hash, *schedule_hash; /* hashes of phases joined by '+' */
     mpt_compare_outcome outcome;
-    int n_runs, n_whole; /* seeds that began, and that were trained to the end */
-    double final_loss;   /* mean over the whole runs, of validation where the data has it; NAN:
-                            no run is whole, or not finite */
+    int n_planned, n_runs, n_whole; /* seeds, those begun, those trained to the end */
+    double final_loss; /* mean over the whole runs, of validation where the data has it; NAN:
+                          no run is whole, or not finite */
     double relative_difference; /* of final losses to the base's, a mean over pairs of one seed;
                                    0 for the base; NAN where there is no pair */
     double noise; /* standard deviation of those over the seeds; for the base that of its own
@@ -66,8 +84,10 @@ typedef struct mpt_comparison_row {
     uint64_t gemms, quantized_gemms; /* of linear layers, that ran in training steps */
     double tokens_per_s;             /* median over all steps; NAN unknown */
     uint64_t bytes;                  /* of all memory classes, as planned and allocated */
+    bool empty_label; /* its name promises a quantized format, and no quantized GEMM ran */
     double share; /* of a sweep: of the loss between the recipe and BF16 everywhere, what the
-                     lift gives back; NAN where that is no more than noise */
+                     lift gives back, from -1 to 1; NAN where either is no more than noise, as
+                     with one seed, which says nothing of noise */
 } mpt_comparison_row;
 
 /* By index: the base first, the others in their order; of a sweep, behind recipe and BF16

@@ -32,7 +32,8 @@ MPT_API MPT_CHECKED mpt_status mpt_events_scalar(mpt_events *events, const char 
                                                  int64_t step, float value);
 MPT_API MPT_CHECKED mpt_status mpt_events_flush(mpt_events *events);
 
-/* The numbers of a step, flushed: train/loss, train/lr, train/grad_norm, train/loss_scale. */
+/* The numbers of a step, flushed: train/loss, train/lr, train/grad_norm, train/loss_scale, and
+ * train/skipped, 1 where it changed no weight. */
 MPT_API MPT_CHECKED mpt_status mpt_events_step(mpt_events *events,
                                                const mpt_step_result *result);
 /* Of an evaluation, flushed: eval/loss. `step` counts the steps before it. */
