@@ -300,12 +300,12 @@
 ---@class mpt.watch_fields
 ---@field nonfinite? "skip"|"stop" What a gradient with NaN or Inf brings about, where no lower loss scale may cure it. Default: skip.
 ---@field max_skips? integer Skipped steps in a row that end a run, those not counted that a lower loss scale may cure. Default: 20.
----@field spike? mpt.spike_fields A loss or gradient norm that stands out. Default: warn at z = 8.
+---@field spike? mpt.spike_fields A loss or gradient norm that stands out. Default: warn at z = 24.
 
 ---@class mpt.spike_fields
 ---@field action? "off"|"warn"|"skip"|"rollback" What a spike brings about. Default: warn.
 ---@field window? integer Applied steps whose losses and gradient norms are compared with; at least 32 of them, or a whole window that is shorter. Default: 128.
----@field z? number Robust z-score (distance from the median in scaled median absolute deviations) from which a value is a spike. Default: 8.
+---@field z? number Robust z-score (distance from the median in scaled median absolute deviations) from which a value is a spike. Default: 24.
 
 ---@class mpt.telemetry_fields
 ---@field every? integer Attempted steps between two counts of what every operand lost; 0 takes a hundredth of the run and at least 10: every 10th step up to 1,000 steps, then 100 times. Default: 0.

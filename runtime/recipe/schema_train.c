@@ -182,7 +182,7 @@ static const mpt_field spike_fields[] = {
      .doc = "Applied steps whose losses and gradient norms are compared with; at least 32 of "
             "them, or a whole window that is shorter.",
      .source = "llm.c"},
-    {"z", MPT_FIELD_NUMBER, MEMBER(mpt_spike, z), ABOVE_ZERO, 1e6, .by_default = "8",
+    {"z", MPT_FIELD_NUMBER, MEMBER(mpt_spike, z), ABOVE_ZERO, 1e6, .by_default = "24",
      .doc =
          "Robust z-score (distance from the median in scaled median absolute deviations) from "
          "which a value is a spike.",
@@ -211,7 +211,7 @@ static const mpt_field watch_fields[] = {
             "may cure.",
      .source = ""},
     {"spike", MPT_FIELD_RECORD, MEMBER(mpt_watch, spike), .record = &mpt_record_spike,
-     .always = true, .by_default = "warn at z = 8",
+     .always = true, .by_default = "warn at z = 24",
      .doc = "A loss or gradient norm that stands out.", .source = ""},
 };
 const mpt_record mpt_record_watch = {"watch",

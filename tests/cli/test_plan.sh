@@ -112,9 +112,9 @@ try plan small.lua --set train.steps=60 --set train.checkpoint.every=7 --set tra
     --set train.watch.nonfinite=stop
 want_status 0
 want_out '^checkpoint  every=7 \(set\), keep=2 \(default\): 9 checkpoints, the last at the end$'
-want_out '^watch       nonfinite=stop \(set\), max_skips=20 spike.action=warn spike.window=128 spike.z=8$'
+want_out '^watch       nonfinite=stop \(set\), max_skips=20 spike.action=warn spike.window=128 spike.z=24$'
 want_out '^telemetry   every=3 \(set\): operands are counted every 3 steps, 20 times$'
 try plan small.lua
 want_out '^checkpoint  every=0 keep=2 \(default\): 1 checkpoint, at the end$'
-want_out '^watch       nonfinite=skip max_skips=20 spike.action=warn spike.window=128 spike.z=8 \(default\)$'
+want_out '^watch       nonfinite=skip max_skips=20 spike.action=warn spike.window=128 spike.z=24 \(default\)$'
 want_out '^telemetry   every=0 \(default\): operands are counted every 10 steps, 1 time$'

@@ -219,7 +219,7 @@ static void test_defaults_when_claimed_then_the_field_takes_them(void **state) {
                                         "1; batch for the proxy",
                                         "at the end",
                                         "skips, and 20 in a row stop",
-                                        "warn at z = 8",
+                                        "warn at z = 24",
                                         "every 10th step, or 100 times a run",
                                         "the autocast table",
                                         "as computed",
