@@ -83,10 +83,10 @@ mpt_status mpt_runs_compile(const mpt_runs *runs, const mpt_member *member,
 
 /* ---- training ---- */
 
-/* Whether no run before the one that was noted last is of the same recipe. */
+/* Whether no member before it is of the same recipe, whose warnings are said once. */
 static bool is_first_of(const mpt_runs *runs, const mpt_member *member) {
-    for (int i = 0; i + 1 < runs->n_done; i++)
-        if (strcmp(runs->members[runs->done[i].recipe].path, member->path) == 0)
+    for (const mpt_member *m = runs->members; m < member; m++)
+        if (strcmp(m->path, member->path) == 0)
             return false;
     return true;
 }
@@ -103,7 +103,7 @@ static mpt_exit train(mpt_runs *runs, const mpt_member *member, mpt_options *opt
     mpt_status status = compile(runs, member, options, &run.recipe, &run.program);
     if (status == MPT_OK) {
         run.info = mpt_program_get_info(run.program);
-        if (is_first_of(runs, member))
+        if (run.info.seed == runs->seed && is_first_of(runs, member))
             mpt_cli_warn(run.program, run.progress);
         result = mpt_training_run(&run);
     } else {

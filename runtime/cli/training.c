@@ -368,8 +368,11 @@ mpt_exit mpt_training_go(mpt_training *r) {
 /* Memory first: a run that is refused for it leaves no folder behind. */
 mpt_exit mpt_training_run(mpt_training *r) {
     mpt_exit made = mpt_training_create(r);
-    if (made == MPT_EXIT_DONE)
-        made = fill_folder(r);
+    if (made != MPT_EXIT_DONE)
+        return made;
+    made = fill_folder(r);
+    if (made != MPT_EXIT_DONE)
+        mpt_folder_discard(&r->folder, r->recipe);
     return made == MPT_EXIT_DONE ? mpt_training_go(r) : made;
 }
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHOWN = 4, FIELD = 100, VALUE = 60 };
+enum { SHOWN = 3, FIELD = 100, VALUE = 48 };
 
 /* ---- lines of the canonical text ---- */
 

@@ -45,7 +45,7 @@ want_err 'empty/recipe.lua: no such file: a run folder has the recipe that was r
 cp saves.lua empty/recipe.lua
 try resume empty
 want_status 1
-want_err '^mptrun: empty: has no metrics.jsonl, so it is no folder of a run$'
+want_err '^mptrun: empty: has no metrics.jsonl and no checkpoints, so it is no folder of a run$'
 rm -r empty
 
 # ---- done, or not begun ----
@@ -103,6 +103,15 @@ head -n 5 whole/metrics.jsonl >lost/metrics.jsonl
 try resume lost
 want_status 0
 want_err 'warning: lost/metrics.jsonl lacks its last [0-9]+ bytes before the checkpoint'
+
+# All of them are gone: whole checkpoints are enough to go on.
+back none 10
+rm none/metrics.jsonl
+try resume none
+want_status 0
+want_err 'warning: none/metrics.jsonl lacks its last [0-9]+ bytes before the checkpoint'
+want_out '12 of 12 steps'
+cmp none/checkpoints/step-12/model.safetensors whole/checkpoints/step-12/model.safetensors || wrong "other weights"
 
 # ---- damage ----
 
@@ -193,6 +202,17 @@ grep -q -- '^--   --set train.lr.peak=0.25$' other/recipe.lua || wrong "recipe.l
 try resume other
 want_status 0
 want_out 'other has ended: 15 of 15'
+try resume other --set train.steps=4 --allow-recipe-change
+want_status 0
+want_out '^other has ended: 15 steps are done, and the recipe has 4$'
+try resume other --set train.steps=9 --set train.epochs=2
+want_status 2
+want_err "^mptrun: --set train.steps and --set train.epochs both say how long the run is; leave one out$"
+back long 10
+try resume long --set 'precision=nvfp4'
+want_status 1
+want_err "use.fprop.x: e2m1 block=1x16 scale=current scale_format=e4m3 \.\.\., was not said; .*; and [0-9]+ more; go on with"
+[ "$(tail -n 1 err | wc -c)" -lt 600 ] || wrong "a line that nobody reads"
 try resume other --set train.steps=16 --allow-recipe-change --quiet
 want_status 0
 grep -c 'train.steps' other/recipe.lua | grep -q '^1$' || wrong "a later value has not replaced the earlier"
@@ -238,6 +258,14 @@ want_status 0
 if grep -q diverg stays/metrics.jsonl; then wrong "a run that learns was called diverged"; fi
 
 # ---- a disk that takes no more ----
+
+# Nothing is left of a folder that could not be filled, and what stood beside it stays.
+mkdir -p early/kept
+(ulimit -f 2; exec "$MPTRUN" saves.lua --out early/run --quiet) >out 2>err && wrong "it should have failed"
+want_err '^mptrun: early/run/.*: cannot write: File too large; check space and permissions$'
+[ "$(ls early)" = kept ] || wrong "something is left"
+try saves.lua --out early/run --quiet
+want_status 0
 
 # The limit lets lines of metrics through, and no checkpoint.
 status=0
