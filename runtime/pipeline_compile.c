@@ -222,9 +222,14 @@ static mpt_status check_recipe(const compiling *c, mpt_program *program) {
         return MPT_OUT_OF_MEMORY;
     for (int p = 0; p < program->n_phases; p++)
         policies[p] = program->phases[p]->policies;
-    return mpt_recipe_check(c->recipe, &program->arena, graph->layers, graph->n_layers,
-                            graph->n_blocks, policies, &program->warnings,
-                            &program->n_warnings);
+    MPT_TRY(mpt_recipe_check(c->recipe, &program->arena, graph->layers, graph->n_layers,
+                             graph->n_blocks, policies, &program->warnings,
+                             &program->n_warnings));
+    const char *doubt = c->data ? mpt_data_doubt(c->data) : NULL;
+    return doubt ? mpt_recipe_warn_binary_text(c->recipe, &program->arena,
+                                               mpt_data_where(c->data), doubt,
+                                               &program->warnings, &program->n_warnings)
+                 : MPT_OK;
 }
 
 static mpt_status fill_program(const compiling *c, mpt_program *program) {

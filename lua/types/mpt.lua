@@ -48,6 +48,7 @@
 ---| "low-precision-accumulate" # Long sums whose running value is kept in 16 bits: small terms no longer count.
 ---| "lost-update" # A state of 16 bits that changes by less than half an ulp a step, and so not at all.
 ---| "no-warmup" # The first steps run at the full learning rate.
+---| "binary-text" # A file that is read as text, byte by byte, and is none.
 ---| "not-native" # A GEMM that the GPU named by --target has to emulate. Given where a GPU is named.
 
 ---@class mpt.recipe_fields

@@ -11,9 +11,8 @@
 #include <unistd.h>
 
 mpt_exit mpt_folder_fault(const char *what, const char *path) {
-    fprintf(stderr,
-            "mptrun: %s: %s: %s; check space and permissions, or choose another --out\n", path,
-            what, strerror(errno));
+    fprintf(stderr, "mptrun: %s: %s: %s; check space and permissions\n", path, what,
+            strerror(errno));
     return MPT_EXIT_MACHINE;
 }
 

@@ -44,6 +44,9 @@ mpt_exit mpt_folder_make(mpt_folder *folder, const char *out, const char *name);
 /* Makes the folder: `out`, or where that is NULL the next free runs/NAME-N; opens its files. */
 mpt_exit mpt_folder_create(mpt_folder *folder, const char *out, const char *recipe_name);
 
+/* Takes a folder away again that was created and could not be filled: its own files alone. */
+void mpt_folder_discard(mpt_folder *folder, const mpt_recipe *recipe);
+
 /* Makes a file of the folder, which must not be there yet: MPT_EXIT_USAGE where it is, because
  * then another run has come in between. The reason is on stderr. */
 mpt_exit mpt_folder_open(mpt_folder *folder, const char *name, FILE **out);
@@ -56,7 +59,8 @@ mpt_exit mpt_folder_copy(mpt_folder *folder, const char *name, const char *text,
 mpt_exit mpt_folder_begin(mpt_folder *folder, const char *name, FILE **out);
 mpt_exit mpt_folder_name(mpt_folder *folder, const char *name, FILE *file);
 
-/* Takes the folder of a run that was ended, for this process alone. MPT_EXIT_WRONG where it is
+/* Takes the folder of a run that was ended, for this process alone. Metrics that are gone begin
+ * anew where there are checkpoints. MPT_EXIT_WRONG where it is
  * none, or where another process has it; the reason is on stderr. */
 mpt_exit mpt_folder_take(mpt_folder *folder, const char *path);
 

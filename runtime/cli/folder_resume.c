@@ -96,11 +96,19 @@ mpt_exit mpt_folder_take(mpt_folder *folder, const char *path) {
     *folder = (mpt_folder){.metrics = NULL};
     snprintf(folder->path, sizeof folder->path, "%s", path);
     path_text metrics = path_of(folder, "metrics.jsonl", "");
+    path_text checkpoints = path_of(folder, "checkpoints", "");
     mpt_exit opened = mpt_folder_reopen(metrics.text, true, &folder->metrics);
     if (opened != MPT_EXIT_DONE)
         return opened;
+    if (!folder->metrics && access(checkpoints.text, F_OK) == 0) {
+        folder->metrics = fopen(metrics.text, "w+x");
+        if (!folder->metrics)
+            return mpt_folder_fault("cannot open it for writing", metrics.text);
+    }
     if (!folder->metrics) {
-        fprintf(stderr, "mptrun: %s: has no metrics.jsonl, so it is no folder of a run\n",
+        fprintf(stderr,
+                "mptrun: %s: has no metrics.jsonl and no checkpoints, so it is no folder of a "
+                "run\n",
                 path);
         return MPT_EXIT_WRONG;
     }

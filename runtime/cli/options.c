@@ -64,6 +64,26 @@ static mpt_exit add_set(mpt_options *options, const char *path, size_t path_leng
     return MPT_EXIT_DONE;
 }
 
+/* How long a run is, said twice: the later would win without a word. */
+static mpt_exit check_length(const mpt_options *options) {
+    static const char *const lengths[] = {"train.steps", "train.tokens", "train.epochs"};
+    const char *said = NULL;
+    for (int i = 0; i < options->n_sets; i++)
+        for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
+            if (strcmp(options->sets[i].path, lengths[k]) != 0)
+                continue;
+            if (said && said != lengths[k]) {
+                fprintf(stderr,
+                        "mptrun: --set %s and --set %s both say how long the run is; leave one "
+                        "out\n",
+                        said, lengths[k]);
+                return MPT_EXIT_USAGE;
+            }
+            said = lengths[k];
+        }
+    return MPT_EXIT_DONE;
+}
+
 static mpt_exit read_count(const mpt_option_row *row, const char *value, int *out) {
     char *end = NULL;
     errno = 0;
@@ -186,7 +206,9 @@ static mpt_exit take(mpt_options *options, const mpt_option_row *row, const char
     case MPT_OPTION_SET:
         if (!equals || equals == value)
             return bad_value(row, value, "PATH=VALUE, such as train.steps=20");
-        return add_set(options, value, (size_t)(equals - value), equals + 1);
+        if (add_set(options, value, (size_t)(equals - value), equals + 1) != MPT_EXIT_DONE)
+            return MPT_EXIT_USAGE;
+        return check_length(options);
     case MPT_OPTION_FAULT:
         return add_fault(options, row, value);
     case MPT_OPTION_SEED:

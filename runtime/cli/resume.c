@@ -1,11 +1,13 @@
 /* `mptrun resume RUN`: goes on from the newest whole checkpoint, in the run's own folder. What
  * it ends with is what the run would have ended with, byte for byte, unless the command line
  * changes the recipe. */
+#define _XOPEN_SOURCE 700 /* realpath */
 #include "cli/resume.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/run.h"
 #include "cli/sample.h"
@@ -96,12 +98,53 @@ static mpt_exit read_run(resuming *r, const mpt_options *said) {
     return result == MPT_EXIT_DONE ? merge(r, said) : result;
 }
 
-static mpt_exit compile(resuming *r) {
+static mpt_status load_and_compile(resuming *r) {
     mpt_training *run = &r->run;
+    mpt_recipe_destroy(run->recipe);
+    run->recipe = NULL;
     mpt_status status = mpt_cli_load(run->ctx, &r->options, r->past.recipe, &run->recipe);
     if (status == MPT_OK)
         status = mpt_cli_compile(run->recipe, &r->options, MPT_MODEL_AUTO, &run->program);
+    return status;
+}
+
+/* Names the folder, what is in it, and what to do from now on, whatever the directory. */
+static bool make_absolute(resuming *r) {
+    char *whole = realpath(r->run.folder.path, NULL);
+    size_t n = whole ? strlen(whole) : 0;
+    bool fits = whole && n < MPT_FOLDER_PATH - 64;
+    if (fits) {
+        memcpy(r->run.folder.path, whole, n + 1);
+        snprintf(r->past.recipe, sizeof r->past.recipe, "%s/recipe.lua", whole);
+        fits = find_checkpoint(r) == MPT_EXIT_DONE;
+    }
+    free(whole);
+    return fits;
+}
+
+/* Relative paths of the run started where it was started, or where its recipe was. */
+static mpt_status compile_from_origin(resuming *r, mpt_status status) {
+    for (int i = 0; status == MPT_NOT_FOUND && i < r->past.origin.n; i++) {
+        if ((i == 0 && !make_absolute(r)) || chdir(r->past.origin.path[i]) != 0)
+            continue;
+        status = load_and_compile(r);
+        if (status == MPT_OK)
+            mpt_progress_note(
+                r->run.progress,
+                "mptrun: the files of the run are found from %s, as when it began",
+                r->past.origin.path[i]);
+    }
+    return status;
+}
+
+static mpt_exit compile(resuming *r, const mpt_options *said) {
+    mpt_training *run = &r->run;
+    mpt_status status = load_and_compile(r);
+    if (status == MPT_NOT_FOUND && !said->data)
+        status = compile_from_origin(r, status);
     run->info = mpt_program_get_info(run->program);
+    if (!said->data)
+        run->origin = r->past.origin;
     if (status == MPT_OK)
         return MPT_EXIT_DONE;
     mpt_exit result = mpt_cli_fail(run->ctx, status);
@@ -164,14 +207,18 @@ static mpt_exit open_folder(resuming *r, const mpt_options *said) {
 static mpt_exit resume(resuming *r, const mpt_options *said) {
     mpt_exit result = read_run(r, said);
     if (result == MPT_EXIT_DONE)
-        result = compile(r);
+        result = compile(r, said);
     if (result == MPT_EXIT_DONE && has_ended(r)) {
-        printf("%s has ended: %lld of %lld steps are done\n", r->run.folder.path,
-               (long long)r->from.step, (long long)r->run.info.steps);
+        bool beyond = r->from.step > r->run.info.steps;
+        printf(beyond ? "%s has ended: %lld steps are done, and the recipe has %lld\n"
+                      : "%s has ended: %lld of %lld steps are done\n",
+               r->run.folder.path, (long long)r->from.step, (long long)r->run.info.steps);
         return MPT_EXIT_DONE;
     }
-    if (result == MPT_EXIT_DONE)
+    if (result == MPT_EXIT_DONE) {
+        mpt_cli_warn(r->run.program, r->run.progress);
         result = load(r);
+    }
     if (result == MPT_EXIT_DONE)
         result = open_folder(r, said);
     return result == MPT_EXIT_DONE ? mpt_training_go(&r->run) : result;

@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/colour.h"
 #include "cli/sample.h"
@@ -42,6 +43,24 @@ mpt_status mpt_cli_compile(mpt_recipe *recipe, const mpt_options *options,
     compile.data = options->data;
     compile.own_tokens = options->tokens != NULL;
     return mpt_compile(recipe, &compile, out);
+}
+
+void mpt_cli_warn(const mpt_program *program, mpt_progress *progress) {
+    mpt_warning_view w;
+    for (int i = 0; mpt_program_warning(program, i, &w); i++) {
+        if (w.file && w.line > 0)
+            mpt_progress_note(progress, "warning: %s:%d: %s: %s", w.file, w.line, w.name,
+                              w.text);
+        else if (w.file)
+            mpt_progress_note(progress, "warning: %s: %s: %s", w.file, w.name, w.text);
+        else
+            mpt_progress_note(progress, "warning: %s: %s", w.name, w.text);
+    }
+}
+
+/* Whether the plan, which ends with the warnings, is in front of whoever reads stderr. */
+static bool plan_is_seen(const mpt_options *options) {
+    return !options->quiet && isatty(STDOUT_FILENO) == 1;
 }
 
 /* Shows the plan of the full model, or of the model that --model names. */
@@ -105,6 +124,8 @@ static mpt_status prepare(mpt_training *r) {
     if (status != MPT_OK)
         return status;
     r->info = mpt_program_get_info(r->program);
+    if (!only_dumps(r) && !plan_is_seen(o))
+        mpt_cli_warn(r->program, r->progress);
     if (r->info.proxy && *r->info.why)
         mpt_progress_note(r->progress, "mptrun: %s", r->info.why);
     if (o->dump)
@@ -115,8 +136,11 @@ static mpt_status prepare(mpt_training *r) {
 
 mpt_exit mpt_cli_run(mpt_ctx *ctx, const mpt_options *options, mpt_progress *progress) {
     mpt_signals signals;
-    mpt_training run = {
-        .ctx = ctx, .options = options, .progress = progress, .signals = &signals};
+    mpt_training run = {.ctx = ctx,
+                        .options = options,
+                        .progress = progress,
+                        .signals = &signals,
+                        .recipe_path = options->words[0]};
     mpt_exit result = mpt_folder_check(options->out);
     if (result != MPT_EXIT_DONE)
         return result;

@@ -17,4 +17,7 @@ mpt_status mpt_cli_load_sets(mpt_ctx *ctx, const char *path, const mpt_set *sets
 mpt_status mpt_cli_compile(mpt_recipe *recipe, const mpt_options *options,
                            mpt_model_choice model, mpt_program **out);
 
+/* The named warnings of a program, one a line, to stderr. */
+void mpt_cli_warn(const mpt_program *program, mpt_progress *progress);
+
 #endif

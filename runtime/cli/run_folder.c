@@ -66,7 +66,7 @@ static void take_option(mpt_past_run *past, char *line) {
 }
 
 static void take_options(mpt_past_run *past) {
-    static const char lead[] = "--   --";
+    static const char lead[] = "--   --", from[] = "--   from ";
     const char *first = find_options(past->text);
     for (char *line = first ? past->text + (first - past->text) : NULL; line && *line;) {
         char *end = strchr(line, '\n');
@@ -74,6 +74,8 @@ static void take_options(mpt_past_run *past) {
             *end = 0;
         if (strncmp(line, lead, strlen(lead)) == 0)
             take_option(past, line + strlen(lead));
+        else if (strncmp(line, from, strlen(from)) == 0)
+            mpt_origin_add(&past->origin, line + strlen(from));
         line = end ? end + 1 : NULL;
     }
 }

@@ -83,17 +83,28 @@ mpt_status mpt_runs_compile(const mpt_runs *runs, const mpt_member *member,
 
 /* ---- training ---- */
 
+/* Whether no member before it is of the same recipe, whose warnings are said once. */
+static bool is_first_of(const mpt_runs *runs, const mpt_member *member) {
+    for (const mpt_member *m = runs->members; m < member; m++)
+        if (strcmp(m->path, member->path) == 0)
+            return false;
+    return true;
+}
+
 static mpt_exit train(mpt_runs *runs, const mpt_member *member, mpt_options *options,
                       int64_t *out_steps) {
     mpt_training run = {.ctx = runs->ctx,
                         .options = options,
                         .progress = runs->progress,
                         .signals = &runs->signals,
+                        .recipe_path = member->path,
                         .part = true};
     mpt_exit result;
     mpt_status status = compile(runs, member, options, &run.recipe, &run.program);
     if (status == MPT_OK) {
         run.info = mpt_program_get_info(run.program);
+        if (run.info.seed == runs->seed && is_first_of(runs, member))
+            mpt_cli_warn(run.program, run.progress);
         result = mpt_training_run(&run);
     } else {
         result = mpt_cli_fail(runs->ctx, status);

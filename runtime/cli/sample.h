@@ -3,6 +3,7 @@
 #define MPT_CLI_SAMPLE_H
 
 #include "cli/options.h"
+#include "cli/origin.h"
 #include "cli/progress.h"
 
 /* Prints the prompt and what the model goes on with, byte by byte as it is drawn. */
@@ -19,8 +20,9 @@ typedef struct mpt_past_run {
     const char *given; /* weights that the run began with; NULL: none */
     int n_inject;
     const char *inject[MPT_CLI_FAULTS];
-    int model;  /* mpt_model_choice, or -1: not said */
-    int device; /* mpt_device */
+    mpt_origin origin; /* from where its files were found */
+    int model;         /* mpt_model_choice, or -1: not said */
+    int device;        /* mpt_device */
 } mpt_past_run;
 
 /* Reads a run folder. MPT_EXIT_WRONG or MPT_EXIT_MACHINE, with the reason on stderr. */

@@ -62,7 +62,10 @@ static void *watch(void *ud) {
 }
 
 void mpt_signals_begin(mpt_signals *signals, const char *unit) {
-    *signals = (mpt_signals){.unit = unit}; /* nobody has asked yet, whatever stood there */
+    signals->unit = unit;
+    atomic_init(&signals->end, false);
+    atomic_init(&signals->training, false);
+    atomic_init(&signals->asked, 0);
     block(true);
     signals->watched = pthread_create(&signals->thread, NULL, watch, signals) == 0;
     if (!signals->watched)
@@ -74,7 +77,16 @@ void mpt_signals_training(mpt_signals *signals, bool training) {
 }
 
 const char *mpt_signals_name(int signal_number) {
-    return signal_number == SIGINT ? "Ctrl-C" : signal_number == SIGHUP ? "SIGHUP" : "SIGTERM";
+    switch (signal_number) {
+    case SIGINT:
+        return "Ctrl-C";
+    case SIGHUP:
+        return "SIGHUP";
+    case SIGTERM:
+        return "SIGTERM";
+    default:
+        return "a signal";
+    }
 }
 
 int mpt_signals_asked(mpt_signals *signals) {

@@ -20,8 +20,9 @@ typedef struct mpt_signals {
     atomic_int asked; /* the first signal during training, or 0 */
 } mpt_signals;
 
-/* Starts the thread; before any other thread, which inherits that the signals are not its own.
- * Where it cannot be started, every signal ends the process. */
+/* Sets up the whole struct, whatever it held, and starts the thread; before any other thread,
+ * which inherits that the signals are not its own. Where it cannot be started, every signal
+ * ends the process. */
 void mpt_signals_begin(mpt_signals *signals, const char *unit);
 
 /* Whether the first signal waits for the end of a step. */

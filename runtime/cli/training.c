@@ -26,8 +26,8 @@ static void write_text(const char *text, FILE *file) {
 static void write_options(const mpt_training *r, FILE *file) {
     const mpt_options *o = r->options;
     bool chosen = o->model >= 0 || r->info.proxy || *r->info.why;
-    if (o->n_sets > 0 || o->data || o->weights || o->n_inject > 0 || chosen ||
-        o->device != MPT_DEVICE_AUTO)
+    bool of_files = o->data || o->weights || r->info.data_run;
+    if (o->n_sets > 0 || of_files || o->n_inject > 0 || chosen || o->device != MPT_DEVICE_AUTO)
         fputs(MPT_FOLDER_AS_RUN, file);
     for (int i = 0; i < o->n_sets; i++)
         fprintf(file, "--   --set %s=%s\n", o->sets[i].path, o->sets[i].value);
@@ -41,6 +41,8 @@ static void write_options(const mpt_training *r, FILE *file) {
         fprintf(file, "--   --weights %s\n", o->weights);
     for (int i = 0; i < o->n_inject; i++)
         fprintf(file, "--   --inject %s\n", o->inject[i]);
+    for (int i = 0; of_files && i < r->origin.n; i++)
+        fprintf(file, "--   from %s\n", r->origin.path[i]);
 }
 
 /* recipe.lua as run: the text, and the command line's changes as comments after it, where they
@@ -75,6 +77,8 @@ static mpt_exit write_plan(mpt_training *r) {
 }
 
 mpt_exit mpt_training_describe(mpt_training *r) {
+    if (r->origin.n == 0)
+        mpt_origin_find(&r->origin, r->recipe_path);
     mpt_exit made = write_plan(r);
     return made == MPT_EXIT_DONE ? write_recipe(r) : made;
 }
@@ -207,13 +211,16 @@ static FILE *results(const mpt_training *r) {
 static void print_watch(const mpt_training *r) {
     FILE *out = results(r);
     mpt_watch_view w;
-    if (!mpt_trainer_watch(r->trainer, &w) || w.skipped + w.spikes + w.near_end == 0)
+    if (!mpt_trainer_watch(r->trainer, &w) ||
+        (w.skipped + w.spikes + w.near_end == 0 && w.high_since < 0))
         return;
     fprintf(out, "watch: %lld skipped, %lld spike%s (%lld left out, %lld rollback%s)",
             (long long)w.skipped, (long long)w.spikes, w.spikes == 1 ? "" : "s",
             (long long)w.left_out, (long long)w.rollbacks, w.rollbacks == 1 ? "" : "s");
     if (w.near_end > 0)
         fprintf(out, ", %lld steps near the end of FP16", (long long)w.near_end);
+    if (w.high_since >= 0)
+        fprintf(out, ", a loss far above the first since step %lld", (long long)w.high_since);
     fprintf(out, "\n");
 }
 
@@ -256,6 +263,17 @@ static mpt_status finish(mpt_training *r) {
     return status;
 }
 
+/* A signal came before the first step: there is nothing to save, and the folder begins anew or
+ * goes on from where it was. The status is the signal's, as it is before training; of several
+ * runs, who runs them tells. */
+static mpt_exit end_unbegun(mpt_training *r) {
+    mpt_progress_note(
+        r->progress,
+        "mptrun: ended before its first step, as %s asked; mptrun resume %s goes on",
+        mpt_signals_name(r->stopped_by), r->folder.path);
+    return r->part ? MPT_EXIT_DONE : (mpt_exit)(128 + r->stopped_by);
+}
+
 /* A failed write was said where it happened; everything else is in the context. */
 static mpt_exit fail(mpt_training *r, mpt_status status) {
     mpt_exit result = MPT_EXIT_MACHINE;
@@ -284,7 +302,8 @@ static mpt_exit write_diagnosis(mpt_training *r) {
 static void give_up(mpt_training *r, const char *checkpoints) {
     mpt_checkpoint_info good;
     (void)write_diagnosis(r);
-    print_watch(r);
+    if (!r->saved || r->part) /* else the result has it */
+        print_watch(r);
     if (r->saved)
         return;
     mpt_status found = mpt_checkpoint_find(r->ctx, checkpoints, &good);
@@ -336,6 +355,8 @@ mpt_exit mpt_training_go(mpt_training *r) {
         status = mpt_trainer_checkpoint(r->trainer, false);
     if (status == MPT_OK)
         status = train(r);
+    if (status == MPT_OK && r->stopped_by && r->n_done == 0)
+        return end_unbegun(r);
     if (status == MPT_OK)
         status = finish(r);
     mpt_exit result = status == MPT_OK ? MPT_EXIT_DONE : fail(r, status);
@@ -347,8 +368,11 @@ mpt_exit mpt_training_go(mpt_training *r) {
 /* Memory first: a run that is refused for it leaves no folder behind. */
 mpt_exit mpt_training_run(mpt_training *r) {
     mpt_exit made = mpt_training_create(r);
-    if (made == MPT_EXIT_DONE)
-        made = fill_folder(r);
+    if (made != MPT_EXIT_DONE)
+        return made;
+    made = fill_folder(r);
+    if (made != MPT_EXIT_DONE)
+        mpt_folder_discard(&r->folder, r->recipe);
     return made == MPT_EXIT_DONE ? mpt_training_go(r) : made;
 }
 

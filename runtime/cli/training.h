@@ -5,6 +5,7 @@
 
 #include "cli/folder.h"
 #include "cli/options.h"
+#include "cli/origin.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "mpt/evidence.h"
@@ -18,6 +19,9 @@ typedef struct mpt_training {
     mpt_program_info info;
     mpt_progress *progress;
     mpt_signals *signals; /* begun */
+    const char
+        *recipe_path; /* of which the origin is made, where it has none yet; may be NULL */
+    mpt_origin origin;
     bool one_step;
     bool part; /* one of several runs: nothing goes to stdout, and signals stay watched */
 

@@ -93,6 +93,29 @@ static bool reads_as_text(const mpt_file_map *map) {
     return n >= TEXT_LEAST;
 }
 
+/* More than one in a hundred of these is no text of any encoding of bytes: what is packed or
+ * random has one in ten. */
+enum { ZEROS_MOST = 1 << 20, CONTROL_SHARE = 100 };
+
+static bool is_control(unsigned char c) {
+    return c < 0x20 && !strchr("\t\n\v\f\r\b\033", c);
+}
+
+const char *mpt_tokens_doubt_text(const mpt_tokens *tokens, bool *out_ids) {
+    size_t n = tokens->map.size, controls = 0;
+    *out_ids = false;
+    if (n == 0)
+        return NULL;
+    if (memchr(tokens->map.data, 0, n < ZEROS_MOST ? n : ZEROS_MOST)) {
+        *out_ids = n % 2 == 0;
+        return "has bytes that are 0";
+    }
+    n = n < TEXT_MOST ? n : TEXT_MOST;
+    for (size_t i = 0; i < n; i++)
+        controls += is_control(tokens->map.data[i]);
+    return controls > n / CONTROL_SHARE ? "is full of control characters" : NULL;
+}
+
 static mpt_status open_nanogpt(mpt_tokens *t) {
     t->format = MPT_TOKENS_NANOGPT;
     t->type = MPT_TOKEN_U16;

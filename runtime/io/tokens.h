@@ -56,6 +56,8 @@ typedef struct mpt_tokens {
     int64_t n;
     const unsigned char *data; /* n ids, aligned to nothing; NULL where n is 0 */
     int64_t largest;           /* id; -1 where there is none. By mpt_tokens_check */
+    uint64_t
+        sum; /* over all ids in their order, the same in every format. By mpt_tokens_check */
     /* Megatron's: documents are runs of sequences. Little-endian, aligned to nothing. */
     int64_t n_sequences, n_documents;
     const unsigned char *lengths;    /* int32[n_sequences], in tokens */
@@ -73,6 +75,11 @@ void mpt_tokens_close(mpt_tokens *tokens);
 /* Opens any file as a text, whatever its content is like: ids are its bytes. */
 mpt_status mpt_tokens_open_bytes(mpt_ctx *ctx, mpt_where where, const char *path,
                                  mpt_tokens **out);
+
+/* Why the bytes that were opened so seem to be no text: "has bytes that are 0" within the first
+ * 2^20, "is full of control characters" within the first 2^16; NULL: they may be one. *out_ids
+ * says whether they may be tokens without a header instead. */
+const char *mpt_tokens_doubt_text(const mpt_tokens *tokens, bool *out_ids);
 
 /* Whether something at this path could be opened so. */
 bool mpt_tokens_exist(const char *path);

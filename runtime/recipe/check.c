@@ -242,11 +242,25 @@ mpt_status mpt_recipe_check(mpt_recipe *recipe, mpt_arena *arena, const mpt_laye
     return c.failed ? MPT_OUT_OF_MEMORY : MPT_OK;
 }
 
-mpt_status mpt_recipe_warn_not_native(mpt_recipe *recipe, mpt_arena *arena, mpt_where where,
-                                      const char *text, mpt_warning **list, int *n) {
-    checker c = {.recipe = recipe, .arena = arena, .list = *list, .n = *n, .cap = *n};
-    mpt_checker_warn(&c, MPT_WARNING_NOT_NATIVE, where, "%s", text);
+static mpt_status add_to(const checker *from, mpt_warning_kind kind, mpt_where where,
+                         const char *text, mpt_warning **list, int *n) {
+    checker c = *from;
+    c.list = *list;
+    c.n = c.cap = *n;
+    mpt_checker_warn(&c, kind, where, "%s", text);
     *list = c.list;
     *n = c.n;
     return c.failed ? MPT_OUT_OF_MEMORY : MPT_OK;
+}
+
+mpt_status mpt_recipe_warn_not_native(mpt_recipe *recipe, mpt_arena *arena, mpt_where where,
+                                      const char *text, mpt_warning **list, int *n) {
+    const checker c = {.recipe = recipe, .arena = arena};
+    return add_to(&c, MPT_WARNING_NOT_NATIVE, where, text, list, n);
+}
+
+mpt_status mpt_recipe_warn_binary_text(mpt_recipe *recipe, mpt_arena *arena, mpt_where where,
+                                       const char *text, mpt_warning **list, int *n) {
+    const checker c = {.recipe = recipe, .arena = arena};
+    return add_to(&c, MPT_WARNING_BINARY_TEXT, where, text, list, n);
 }

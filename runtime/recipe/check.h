@@ -32,6 +32,7 @@
     X(LOST_UPDATE, "lost-update",                                                              \
       "A state of 16 bits that changes by less than half an ulp a step, and so not at all.")   \
     X(NO_WARMUP, "no-warmup", "The first steps run at the full learning rate.")                \
+    X(BINARY_TEXT, "binary-text", "A file that is read as text, byte by byte, and is none.")   \
     X(NOT_NATIVE, "not-native",                                                                \
       "A GEMM that the GPU named by --target has to emulate. Given where a GPU is named.")
 

@@ -441,10 +441,13 @@ mpt_status mpt_recipe_check(mpt_recipe *recipe, mpt_arena *arena, const mpt_laye
                             int n_layers, int n_blocks, mpt_policy *const *policies,
                             mpt_warning **out_warnings, int *out_n);
 
-/* Adds the warning not-native to the list, unless the recipe allows it: the one warning that is
- * not of the recipe alone, but of it on a GPU (plan/plan_work.c finds it). */
+/* Adds a warning to the list, unless the recipe allows it: those that are not of the recipe
+ * alone, but of it on a GPU (plan/plan_work.c finds it) or with its data (train/data_corpus.c).
+ */
 mpt_status mpt_recipe_warn_not_native(mpt_recipe *recipe, mpt_arena *arena, mpt_where where,
                                       const char *text, mpt_warning **list, int *n);
+mpt_status mpt_recipe_warn_binary_text(mpt_recipe *recipe, mpt_arena *arena, mpt_where where,
+                                       const char *text, mpt_warning **list, int *n);
 
 /* All names that `allow` takes. */
 const char *const *mpt_warning_names(int *out_n);

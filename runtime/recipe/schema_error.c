@@ -101,9 +101,15 @@ static void accepted_record(const mpt_field *field, char *text) {
         append(text, " } or \"");
         append(text, list);
         append(text, "\"");
+    } else if (record) {
+        append(text, "a table of ");
+        append(text, record->name);
+        append(text, ", such as { ");
+        append(text, record->fields->name);
+        append(text, " = ... }");
     } else {
-        append(text, record ? "a table of " : "one of ");
-        append(text, record ? record->name : list);
+        append(text, "one of ");
+        append(text, list);
     }
 }
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHOWN = 8, VALUE = 100 };
+enum { SHOWN = 3, FIELD = 100, VALUE = 48 };
 
 /* ---- lines of the canonical text ---- */
 
@@ -50,15 +50,25 @@ static const char *begin_item(int *n) {
     return NULL;
 }
 
+/* How much of a value is shown: what is long ends behind a word. */
+static int shown_of(const line *of) {
+    int n = of->n_value;
+    if (n <= VALUE)
+        return n;
+    for (n = VALUE; n > 1 && of->value[n] != ' ';)
+        n--;
+    return n > 1 ? n : VALUE;
+}
+
 /* As a person writes it: the canonical text has all digits of a number. */
 static void add_value(mpt_str *out, const line *of) {
     char value[VALUE + 1], *end;
-    snprintf(value, sizeof value, "%.*s", of->n_value < VALUE ? of->n_value : VALUE, of->value);
+    snprintf(value, sizeof value, "%.*s", shown_of(of), of->value);
     double number = strtod(value, &end);
     if (*value && !*end)
         mpt_str_printf(out, "%.15g", number);
     else
-        mpt_str_printf(out, "%s", value);
+        mpt_str_printf(out, "%s%s", value, shown_of(of) < of->n_value ? " ..." : "");
 }
 
 /* One field; `now` or `was` NULL where only the other recipe has it. */
@@ -67,7 +77,7 @@ static void add_field(mpt_str *out, int *n, const line *now, const line *was) {
     const line *any = now ? now : was;
     if (!lead)
         return;
-    mpt_str_printf(out, "%s%.*s: ", lead, any->n_field < VALUE ? any->n_field : VALUE,
+    mpt_str_printf(out, "%s%.*s: ", lead, any->n_field < FIELD ? any->n_field : FIELD,
                    any->text);
     if (now)
         add_value(out, now);
@@ -83,7 +93,7 @@ static void add_texts(mpt_str *out, int *n, const char *what, const char *now,
                       const char *was) {
     const char *lead = strcmp(now, was) != 0 ? begin_item(n) : NULL;
     if (lead)
-        mpt_str_printf(out, "%s%s: %.*s, was %.*s", lead, what, VALUE, now, VALUE, was);
+        mpt_str_printf(out, "%s%s: %.*s, was %.*s", lead, what, FIELD, now, FIELD, was);
 }
 
 static void compare_recipes(const char *was, const char *now, mpt_str *out, int *n) {
@@ -117,8 +127,8 @@ static void compare_data(const json_t *was, const json_t *now, mpt_str *out, int
     if (strcmp(mpt_manifest_text(was, "data_xxh3"), mpt_manifest_text(now, "data_xxh3")) == 0)
         return;
     const char *lead = begin_item(n);
-    mpt_str_printf(out, "%sdata: other tokens, from %.*s, was %.*s", lead ? lead : "", VALUE,
-                   mpt_manifest_text(now, "data"), VALUE, mpt_manifest_text(was, "data"));
+    mpt_str_printf(out, "%sdata: other tokens, from %.*s, was %.*s", lead ? lead : "", FIELD,
+                   mpt_manifest_text(now, "data"), FIELD, mpt_manifest_text(was, "data"));
 }
 
 mpt_status mpt_manifest_changes(const json_t *saved, const json_t *now, mpt_str *out,

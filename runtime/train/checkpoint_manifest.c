@@ -82,13 +82,13 @@ static json_t *params_json(const mpt_graph *graph) {
     return object;
 }
 
-/* What training would draw, wherever the files lie: some rows and the validation's first
- * window, as 16 digits; none where the host gives the tokens. Files of other content give
- * others, unless they differ in places only that none of the rows shows. */
+/* What training would draw, wherever the files lie: every id of them, and, for how they are
+ * drawn, some rows and the validation's first window; as 16 digits, none where the host gives
+ * the tokens. */
 static mpt_status sum_of_data(const mpt_program *program, char out[17]) {
     enum { ROWS = 64 };
     int64_t n = program->train.sequence;
-    uint64_t chain[2] = {0, 0};
+    uint64_t chain[2] = {program->data ? mpt_data_sum(program->data) : 0, 0};
     size_t bytes = mpt_size_mul(2 * sizeof(int32_t), (size_t)n);
     out[0] = 0;
     if (!program->data || program->phases[0]->graph->own_tokens)

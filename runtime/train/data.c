@@ -42,15 +42,22 @@ static mpt_status open_batches(mpt_data *data, const mpt_data_spec *spec, const 
 
 /* ---- a file instead of the recipe's ---- */
 
-/* What --data names is what its content says, and text where that says nothing: tokens without
- * a header look like any bytes, so that only a byte 0 among them gives a warning. */
-static mpt_status kind_of(const mpt_data *data, const mpt_paths *paths, mpt_data_kind *out) {
+/* What --data names is what its content says, and text where that says nothing. Tokens without
+ * a header are bytes like any other: they are looked for where something speaks of tokens. */
+static mpt_data_kind kind_at(const mpt_data_spec *spec, const char *path) {
     static const mpt_data_kind kinds[] = {[MPT_CONTENT_OTHER] = MPT_DATA_TEXT,
                                           [MPT_CONTENT_TOKENS] = MPT_DATA_TOKENS,
                                           [MPT_CONTENT_SAFETENSORS] = MPT_DATA_BATCHES};
-    *out = kinds[mpt_content_of(paths->path[0])];
+    bool of_tokens = spec->words_set ? spec->words != 256 : spec->kind == MPT_DATA_TOKENS;
+    return of_tokens && mpt_content_looks_like_ids(path) ? MPT_DATA_TOKENS
+                                                         : kinds[mpt_content_of(path)];
+}
+
+static mpt_status kind_of(const mpt_data *data, const mpt_data_spec *spec,
+                          const mpt_paths *paths, mpt_data_kind *out) {
+    *out = kind_at(spec, paths->path[0]);
     for (int i = 1; i < paths->n; i++) {
-        if (kinds[mpt_content_of(paths->path[i])] == *out)
+        if (kind_at(spec, paths->path[i]) == *out)
             continue;
         mpt_status status = MPT_FAIL(data->ctx, MPT_DATA, data->where,
                                      "%s and %s: by their content they are not of one kind",
@@ -89,20 +96,14 @@ static mpt_status open_override(mpt_data *data, const char *path, const mpt_data
     mpt_paths paths;
     mpt_data_kind kind;
     MPT_TRY(mpt_data_find(data, MPT_NOWHERE, path, NULL, &paths));
-    MPT_TRY(kind_of(data, &paths, &kind));
+    MPT_TRY(kind_of(data, spec, &paths, &kind));
     if (kind == MPT_DATA_BATCHES)
         return open_batches(data, spec, path, NULL);
     if (kind == MPT_DATA_TEXT)
         MPT_TRY(check_text_words(data, spec, paths.path[0]));
     mpt_data_spec other = for_other_file(data, spec);
     mpt_data_file file = {.path = path, .weight = 1};
-    MPT_TRY(open_list(data, &other, kind, &file, 1, NULL));
-    if (kind == MPT_DATA_TEXT && mpt_content_looks_like_ids(paths.path[0]))
-        mpt_log(data->ctx, MPT_LOG_WARNING,
-                "%s: is read as text, byte by byte, and has bytes that are 0; if it holds "
-                "nanoGPT's tokens, say data = tokens { path = ..., vocab = n }",
-                paths.path[0]);
-    return MPT_OK;
+    return open_list(data, &other, kind, &file, 1, NULL);
 }
 
 /* ---- the recipe's data ---- */
@@ -262,6 +263,15 @@ void mpt_data_state_vocab(mpt_data *data, const mpt_tokens *tokens, int64_t voca
     data->id_limit = limit;
 }
 
+void mpt_data_take_sum(mpt_data *data, const mpt_tokens *tokens, bool held_out) {
+    uint64_t chain[4] = {data->sum, tokens->sum, (uint64_t)tokens->n, held_out};
+    data->sum = mpt_hash(chain, sizeof chain);
+}
+
+uint64_t mpt_data_sum(const mpt_data *data) {
+    return data->sum;
+}
+
 bool mpt_data_states_vocab(const mpt_data *data) {
     return !data->unstated;
 }
@@ -284,6 +294,14 @@ int32_t mpt_data_vocab(const mpt_data *data) {
 }
 
 /* ---- words and figures ---- */
+
+const char *mpt_data_doubt(const mpt_data *data) {
+    return data->doubt;
+}
+
+mpt_where mpt_data_where(const mpt_data *data) {
+    return data->where;
+}
 
 const char *mpt_data_describe(const mpt_data *data) {
     return data->description;

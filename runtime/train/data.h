@@ -13,8 +13,10 @@ typedef struct mpt_data mpt_data;
 
 /* Opens the source a recipe names. `override_path`, from --data, replaces it where not NULL: a
  * file, or a glob, that is by its content a token file, a safetensors file of batches, or else
- * text. What the recipe states for its own files (vocabulary, order, remainder, share of
- * validation) holds for it, too. Errors name the file. */
+ * text. Tokens without a header are told from text where the recipe's data are tokens or their
+ * vocabulary was set: by a byte 0 in a whole number of uint16. What the recipe states for its
+ * own files (vocabulary, order, remainder, share of validation) holds for it, too. Errors name
+ * the file. */
 mpt_status mpt_data_open(mpt_ctx *ctx, const mpt_data_spec *spec, const char *override_path,
                          const char *recipe_file, mpt_data **out);
 void mpt_data_close(mpt_data *data);
@@ -35,7 +37,16 @@ int32_t mpt_data_vocab(const mpt_data *data);
 bool mpt_data_states_vocab(const mpt_data *data);
 mpt_status mpt_data_check_model(const mpt_data *data, int64_t vocab);
 
+/* Why a file that is read as text seems to be none, naming it; NULL: none does. And who asked
+ * for the data: no line where --data did. */
+const char *mpt_data_doubt(const mpt_data *data);
+mpt_where mpt_data_where(const mpt_data *data);
+
 const char *mpt_data_describe(const mpt_data *data); /* "synthetic language, 128 words" */
+
+/* A sum over every id of every file, wherever they lie and whatever their format; 0 where the
+ * data are no files. */
+uint64_t mpt_data_sum(const mpt_data *data);
 
 /* What the run that was settled takes of it: "shuffled, 2.3 epochs of 1,000 windows; validation
  * on the last 10 % of it, 111 windows". NULL where the data never ends. */

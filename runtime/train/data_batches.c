@@ -122,6 +122,7 @@ mpt_status mpt_data_open_batches(mpt_data *data, const char *path, int64_t vocab
     MPT_TRY(read_tensor(data, b, path));
     MPT_TRY(mpt_tokens_check(&b->ids, vocab));
     mpt_data_state_vocab(data, &b->ids, vocab);
+    mpt_data_take_sum(data, &b->ids, false);
     mpt_windows_commas(b->rows, count);
     data->description = mpt_arena_printf(&data->arena, "batches of %s, %s rows of %lld tokens",
                                          b->ids.path, count, (long long)(b->length - 1));

@@ -134,7 +134,7 @@ static mpt_status check_new(const mpt_data *data, const mpt_windows *w, const mp
                             bool held_out) {
     for (int i = 0; i < w->n_shards; i++) {
         const char *other = w->shards[i].tokens->path;
-        if (strcmp(other, t->path) != 0 && !(held_out && mpt_file_same(other, t->path)))
+        if (strcmp(other, t->path) != 0 && !mpt_file_same(other, t->path))
             continue;
         mpt_status status =
             MPT_FAIL(data->ctx, MPT_DATA, t->where, "%s: is among the files already", t->path);
@@ -161,6 +161,20 @@ static mpt_status open_file(const mpt_data *data, const mpt_corpus_spec *spec, m
     return (*out)->n > 0 ? MPT_OK : fail_empty(data, *out);
 }
 
+/* One doubt is enough: of the first file. */
+static mpt_status doubt_text(mpt_data *data, const mpt_tokens *t) {
+    bool ids;
+    const char *why = mpt_tokens_doubt_text(t, &ids);
+    if (!why || data->doubt)
+        return MPT_OK;
+    data->doubt = mpt_arena_printf(
+        &data->arena, "%s: is read as text, byte by byte, and %s; %s", t->path, why,
+        ids ? "nanoGPT's tokens are data = tokens { path = ..., vocab = n }, or beside --data "
+              "--set data.vocab=n"
+            : "a file that is packed or encoded is unpacked first");
+    return data->doubt ? MPT_OK : MPT_OUT_OF_MEMORY;
+}
+
 static mpt_status add_shard(mpt_data *data, const mpt_corpus_spec *spec, const char *path,
                             const mpt_data_file *file, bool held_out) {
     mpt_windows *w = data->self;
@@ -182,6 +196,9 @@ static mpt_status add_shard(mpt_data *data, const mpt_corpus_spec *spec, const c
     MPT_TRY(status);
     MPT_TRY(mpt_tokens_check(t, spec->words));
     mpt_data_state_vocab(data, t, spec->words);
+    mpt_data_take_sum(data, t, held_out);
+    if (spec->kind == MPT_DATA_TEXT)
+        MPT_TRY(doubt_text(data, t));
     return MPT_OK;
 }
 

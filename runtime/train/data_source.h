@@ -36,7 +36,9 @@ struct mpt_data {
     const char *unstated; /* the file that states none, NULL: it is stated */
     int64_t id_limit;     /* the largest id that the file's type can hold; 0: any */
     const char *description, *run_description;
+    const char *doubt; /* why a text seems to be none; NULL */
     double entropy, unigram;
+    uint64_t sum;         /* over all ids of all files; 0: the source has none */
     mpt_data_order order; /* RANDOM: rows are drawn, and epochs only say how often */
     mpt_epochs epochs;    /* batch and remainder of the run, windows of the source */
     int64_t sequence, steps;
@@ -63,6 +65,10 @@ mpt_status mpt_data_open_synthetic(mpt_data *data, uint64_t seed, int32_t vocab)
 /* For those: fills in what is known of the vocabulary once the ids are checked. Of several
  * files it is called for each. */
 void mpt_data_state_vocab(mpt_data *data, const mpt_tokens *tokens, int64_t vocab);
+
+/* Takes the ids of one more file, which were checked, into the sum; `held_out`: as validation.
+ */
+void mpt_data_take_sum(mpt_data *data, const mpt_tokens *tokens, bool held_out);
 
 /* The files that a path means, in the data's arena: itself, or what it matches as a glob,
  * looked for from the working directory and then beside the recipe. MPT_NOT_FOUND where nothing

@@ -160,10 +160,17 @@ mpt_status mpt_trainer_give_up(mpt_trainer *trainer, const mpt_step_result *r,
     return mpt_diagnosis_fail(trainer);
 }
 
-mpt_status mpt_trainer_diagnose_end(mpt_trainer *trainer) {
+mpt_status mpt_trainer_diagnose_end(mpt_trainer *trainer, mpt_stop_reason reason) {
     if (trainer->diagnosis.reason != MPT_STOP_NONE)
         return MPT_OK; /* it gave up before, and was finished all the same */
-    trainer->diagnosis = (mpt_diagnosis){
-        .reason = MPT_STOP_DIVERGED, .step = trainer->attempted - 1, .bad = trainer->bad};
+    trainer->diagnosis =
+        (mpt_diagnosis){.reason = reason, .step = trainer->attempted - 1, .bad = trainer->bad};
+    if (reason == MPT_STOP_HIGH_LOSS)
+        trainer->diagnosis.bad =
+            (mpt_bad_step){.step = trainer->attempted - 1,
+                           .param = -1,
+                           .loss = mpt_watch_last(&trainer->watch, MPT_WATCHED_LOSS),
+                           .grad_norm = mpt_watch_last(&trainer->watch, MPT_WATCHED_GRAD_NORM),
+                           .loss_scale = trainer->scaler.loss_scale};
     return write_event(trainer);
 }

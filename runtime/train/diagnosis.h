@@ -11,7 +11,8 @@ typedef enum mpt_stop_reason {
     MPT_STOP_MAX_SKIPS,
     MPT_STOP_NONFINITE, /* the first bad gradient, where the recipe says so */
     MPT_STOP_ROLLBACKS, /* one checkpoint was gone back to too often */
-    MPT_STOP_DIVERGED   /* at the end: most of the steps, or the last ones, were skipped */
+    MPT_STOP_DIVERGED,  /* at the end: most of the steps, or the last ones, were skipped */
+    MPT_STOP_HIGH_LOSS  /* at the end: the loss is far above where it began */
 } mpt_stop_reason;
 
 /* Where the first value that is not finite is found, walking through the step once more. */

@@ -13,8 +13,8 @@
 
 enum { TEXT = 768, EVENT_CHANGES = 8 };
 
-static const char *const reasons[] = {"none", "max_skips", "nonfinite", "rollbacks",
-                                      "diverged"};
+static const char *const reasons[] = {"none",      "max_skips", "nonfinite",
+                                      "rollbacks", "diverged",  "high_loss"};
 
 static const char *fault_name(bool nan) {
     return nan ? "NaN" : "Inf";
@@ -49,6 +49,9 @@ static void first_text(const mpt_trainer *trainer, char out[TEXT]) {
 
 /* Spikes, and weights, for which the layer's format is not to blame. */
 static const char *advice_apart(const mpt_trainer *trainer) {
+    if (trainer->diagnosis.reason == MPT_STOP_HIGH_LOSS)
+        return "lower the learning rate or warm up longer; where another precision does train, "
+               "mptrun sweep tells which format is to blame";
     if (gradient_name(trainer) == NULL)
         return "lower the learning rate or warm up longer; where the loss has another level "
                "for "
@@ -61,24 +64,39 @@ static const char *advice_apart(const mpt_trainer *trainer) {
 }
 
 /* What to try. */
-static void advice_text(const mpt_trainer *trainer, char out[TEXT]) {
+static void earnest_text(const mpt_trainer *trainer, char *out, size_t size) {
     const mpt_diagnosis *d = &trainer->diagnosis;
     const char *wider = "lower the learning rate, or keep this layer in a wider format";
     const char *apart = advice_apart(trainer);
     bool forward = d->first.place == MPT_BAD_OUTPUT && d->first.pass != MPT_PASS_BACKWARD;
     mpt_loss_scale_kind kind = trainer->program->recipe->loss_scale.kind;
     if (apart)
-        snprintf(out, TEXT, "%s", apart);
+        snprintf(out, size, "%s", apart);
     else if (forward && d->first.format == MPT_DTYPE_FP16)
-        snprintf(out, TEXT, "FP16 ends at 65504: %s", wider);
+        snprintf(out, size, "FP16 ends at 65504: %s", wider);
     else if (forward || !isfinite(d->bad.loss) || kind == MPT_LOSS_SCALE_NONE)
-        snprintf(out, TEXT, "%s", wider);
+        snprintf(out, size, "%s", wider);
     else if (kind == MPT_LOSS_SCALE_STATIC)
-        snprintf(out, TEXT, "lower precision.loss_scale, which is %g, or make it dynamic { }",
+        snprintf(out, size, "lower precision.loss_scale, which is %g, or make it dynamic { }",
                  d->bad.loss_scale);
     else
-        snprintf(out, TEXT, "the loss scale is at its floor of %g: %s", d->bad.loss_scale,
+        snprintf(out, size, "the loss scale is at its floor of %g: %s", d->bad.loss_scale,
                  wider);
+}
+
+/* Whether a fault that the host asked for has been in a step until now. */
+static bool is_drill(const mpt_trainer *trainer) {
+    for (int i = 0; i < trainer->faults.n; i++)
+        if (trainer->faults.faults[i].step <= trainer->diagnosis.step)
+            return true;
+    return false;
+}
+
+static void advice_text(const mpt_trainer *trainer, char text[TEXT]) {
+    static const char drill[] = "this is a drill, for a fault was injected; in earnest: ";
+    size_t lead = is_drill(trainer) ? sizeof drill - 1 : 0;
+    memcpy(text, drill, lead);
+    earnest_text(trainer, text + lead, TEXT - lead);
 }
 
 /* ---- the event ---- */
@@ -94,6 +112,10 @@ static void reason_text(const mpt_trainer *trainer, char out[TEXT]) {
         return;
     case MPT_STOP_NONFINITE:
         snprintf(out, TEXT, "a gradient is not finite, and train.watch.nonfinite is 'stop'");
+        return;
+    case MPT_STOP_HIGH_LOSS:
+        snprintf(out, TEXT, "at the end the loss is far above the first, which was %.4g",
+                 trainer->watch.first_loss);
         return;
     case MPT_STOP_ROLLBACKS:
         snprintf(out, TEXT, "after %lld rollbacks to step %lld the spike is there again",
@@ -159,7 +181,8 @@ static void cause_text(const mpt_trainer *trainer, char out[TEXT]) {
     if (gradient_name(trainer))
         snprintf(out, TEXT, "first bad tensor: %.700s", first);
     else
-        snprintf(out, TEXT, "the last for a spike, with loss %.4g and gradient norm %.4g",
+        snprintf(out, TEXT, "%s loss %.4g and gradient norm %.4g",
+                 d->reason == MPT_STOP_MAX_SKIPS ? "the last for a spike, with" : "it has",
                  d->bad.loss, d->bad.grad_norm);
 }
 

@@ -118,7 +118,10 @@ static mpt_status fail_name(const fault_text *t, const char *kind, const char *c
     if (near)
         mpt_hint(t->graph->ctx, "did you mean '%s'?", near);
     else
-        mpt_hint(t->graph->ctx, "mptrun plan --dump=load lists the names");
+        mpt_hint(t->graph->ctx,
+                 "there are %s%s%s%s%s; mptrun plan --dump=load lists all of them", names[0],
+                 n > 1 ? ", " : "", n > 1 ? names[1] : "", n > 2 ? ", " : "",
+                 n > 2 ? names[2] : "");
     return status;
 }
 

@@ -91,6 +91,14 @@ static mpt_status create_counts(mpt_trainer *trainer) {
     return most > 0 && !trainer->counts ? mpt_fail_memory(trainer->ctx, bytes) : MPT_OK;
 }
 
+/* What a loss comes to where only the words are counted, or where that is unknown all are taken
+ * for equally likely. */
+static double entropy_of(const mpt_program *program) {
+    double unigram = program->data ? mpt_data_unigram_entropy(program->data) : NAN;
+    return isnan(unigram) ? log((double)mpt_graph_n_logits(program->phases[0]->graph))
+                          : unigram;
+}
+
 static mpt_status create_parts(mpt_trainer *trainer) {
     const mpt_program *program = trainer->program;
     const mpt_train *train = &program->train;
@@ -103,7 +111,7 @@ static mpt_status create_parts(mpt_trainer *trainer) {
         return mpt_fail_memory(trainer->ctx, bytes);
     trainer->targets = trainer->tokens + n;
     MPT_TRY(create_counts(trainer));
-    mpt_watch_begin(&train->watch.spike, &trainer->watch);
+    mpt_watch_begin(&train->watch.spike, entropy_of(program), &trainer->watch);
     mpt_watch_scale(&trainer->watch, 0, trainer->scaler.loss_scale);
     MPT_TRY(mpt_gemms_find(&trainer->gemms, program));
     MPT_TRY(mpt_state_create(phases_of(program), &trainer->state));
@@ -179,20 +187,23 @@ static mpt_status fail_untrained(const mpt_trainer *trainer) {
     return status;
 }
 
-/* So many skipped steps at the end are no accident: the weights are those from before. */
-enum { MOST_SKIPS_AT_END = 2 };
+/* So many skipped steps at the end are no accident: the weights are those from before. And so
+ * many losses tell a level, where a run is as short as that. */
+enum { MOST_SKIPS_AT_END = 2, LEAST_LOSSES_AT_END = 3 };
 
 /* Whether a run that trained some steps has gone wrong all the same. Steps that a dynamic loss
  * scale may cure do not count: it finds its place with them. */
-static bool has_diverged(const mpt_trainer *trainer) {
-    return trainer->skips_in_a_row > MOST_SKIPS_AT_END ||
-           trainer->lost > trainer->attempted / 2;
+static mpt_stop_reason end_reason(const mpt_trainer *trainer) {
+    bool untrained = trainer->attempted > 0 && trainer->applied == 0;
+    if (untrained || trainer->skips_in_a_row > MOST_SKIPS_AT_END ||
+        trainer->lost > trainer->attempted / 2)
+        return MPT_STOP_DIVERGED;
+    return mpt_watch_level(&trainer->watch, LEAST_LOSSES_AT_END).high ? MPT_STOP_HIGH_LOSS
+                                                                      : MPT_STOP_NONE;
 }
 
-static mpt_status check_skips(const mpt_trainer *trainer) {
+static mpt_status fail_skips(const mpt_trainer *trainer) {
     mpt_status status;
-    if (!has_diverged(trainer))
-        return MPT_OK;
     if (trainer->skips_in_a_row > MOST_SKIPS_AT_END)
         status = MPT_FAIL(trainer->ctx, MPT_STOPPED, MPT_NOWHERE,
                           "the last %d steps were skipped: training has diverged",
@@ -206,12 +217,23 @@ static mpt_status check_skips(const mpt_trainer *trainer) {
     return status;
 }
 
+static mpt_status fail_level(const mpt_trainer *trainer) {
+    mpt_level level = mpt_watch_level(&trainer->watch, LEAST_LOSSES_AT_END);
+    mpt_status status = MPT_FAIL(trainer->ctx, MPT_STOPPED, MPT_NOWHERE,
+                                 "the last %lld losses are all above %.4g, and the first was "
+                                 "%.4g: training has diverged",
+                                 (long long)level.n, level.bound, trainer->watch.first_loss);
+    mpt_hint(trainer->ctx, "lower the learning rate or warm up longer; where another precision "
+                           "does train, mptrun sweep tells which format is to blame");
+    return status;
+}
+
 mpt_status mpt_trainer_finish(mpt_trainer *trainer) {
     mpt_metrics_line line;
     MPT_REQUIRE_OBJECT(trainer);
-    bool untrained = trainer->attempted > 0 && trainer->applied == 0;
-    if (untrained || has_diverged(trainer))
-        MPT_TRY(mpt_trainer_diagnose_end(trainer));
+    mpt_stop_reason reason = end_reason(trainer);
+    if (reason != MPT_STOP_NONE)
+        MPT_TRY(mpt_trainer_diagnose_end(trainer, reason));
     MPT_TRY(mpt_trainer_write_gemms(trainer));
     mpt_metrics_begin(&line, "done");
     mpt_metrics_integer(&line, "step", trainer->attempted);
@@ -220,5 +242,9 @@ mpt_status mpt_trainer_finish(mpt_trainer *trainer) {
     mpt_metrics_integer(&line, "skipped", trainer->watch.counts.skipped);
     mpt_metrics_number(&line, "eval_loss", trainer->last_eval);
     MPT_TRY(mpt_metrics_end(&line, trainer->ctx, trainer->metrics, trainer->metrics_ud));
-    return untrained ? fail_untrained(trainer) : check_skips(trainer);
+    if (reason == MPT_STOP_NONE)
+        return MPT_OK;
+    return reason == MPT_STOP_HIGH_LOSS ? fail_level(trainer)
+           : trainer->applied == 0      ? fail_untrained(trainer)
+                                        : fail_skips(trainer);
 }

@@ -104,9 +104,10 @@ bool mpt_trainer_is_sound(const mpt_trainer *trainer);
 mpt_status mpt_trainer_give_up(mpt_trainer *trainer, const mpt_step_result *r,
                                mpt_stop_reason reason);
 
-/* The same at the end of a run, from what is known of the last skipped step; the error is the
- * caller's. */
-mpt_status mpt_trainer_diagnose_end(mpt_trainer *trainer);
+/* The same at the end of a run, from what is known of the last skipped step, or where the loss
+ * is high of the last one; the error is the caller's. */
+mpt_status mpt_trainer_diagnose_end(mpt_trainer *trainer, mpt_stop_reason reason);
+
 /* Which GEMMs ran so far, a line of the metrics for each kind: at the end of a run, whatever
  * ended it. */
 mpt_status mpt_trainer_write_gemms(const mpt_trainer *trainer);

@@ -82,6 +82,7 @@ bool mpt_trainer_watch(const mpt_trainer *trainer, mpt_watch_view *out) {
                             .spikes = counts->spikes,
                             .left_out = counts->skips,
                             .rollbacks = counts->rollbacks,
-                            .near_end = trainer->range.n};
+                            .near_end = trainer->range.n,
+                            .high_since = counts->high_since - 1};
     return true;
 }

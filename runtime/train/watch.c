@@ -6,6 +6,7 @@
 #include <string.h>
 
 static const double normal_mad = 0.6745; /* of the normal distribution with deviation 1 */
+static const double level_margin = 2;    /* nats */
 static const double least_share = 0x1p-10, least = 1e-12; /* of the median; at all */
 
 const char *mpt_watched_name(mpt_watched what) {
@@ -15,9 +16,11 @@ const char *mpt_watched_name(mpt_watched what) {
 
 /* ---- life ---- */
 
-void mpt_watch_begin(const mpt_spike *spike, mpt_watch_state *out) {
+void mpt_watch_begin(const mpt_spike *spike, double entropy, mpt_watch_state *out) {
     memset(out, 0, sizeof *out);
     out->spike = *spike;
+    out->first_loss = NAN;
+    out->entropy = entropy;
 }
 
 mpt_status mpt_watch_saved(mpt_watch_state *watch, mpt_saved *list) {
@@ -28,6 +31,7 @@ mpt_status mpt_watch_saved(mpt_watch_state *watch, mpt_saved *list) {
     MPT_TRY(mpt_saved_add(list, "watch.samples", MPT_TENSOR_F64, 2, n_samples, watch->samples));
     MPT_TRY(
         mpt_saved_add(list, "watch.loss_scales", MPT_TENSOR_F64, 2, n_changes, watch->changes));
+    MPT_TRY(mpt_saved_add_f64(list, "watch.first_loss", &watch->first_loss));
     return mpt_saved_add(list, "watch.counts", MPT_TENSOR_I64, 1, n_counts, &watch->counts);
 }
 
@@ -129,8 +133,27 @@ static void take(mpt_watch_state *watch, int what, double x) {
 }
 
 void mpt_watch_take(mpt_watch_state *watch, double loss, double grad_norm) {
+    if (watch->counts.samples[MPT_WATCHED_LOSS] == 0 && isfinite(loss))
+        watch->first_loss = loss;
     take(watch, MPT_WATCHED_LOSS, loss);
     take(watch, MPT_WATCHED_GRAD_NORM, grad_norm);
+}
+
+mpt_level mpt_watch_level(const mpt_watch_state *watch, int64_t fewest) {
+    int64_t end = watch->counts.samples[MPT_WATCHED_LOSS], later = end > 0 ? end - 1 : 0;
+    mpt_level level = {.lowest = INFINITY,
+                       .bound = fmax(watch->first_loss, watch->entropy) + level_margin,
+                       .n = later < MPT_WATCH_LEVEL ? later : MPT_WATCH_LEVEL};
+    for (int64_t i = end - level.n; i < end; i++)
+        level.lowest =
+            fmin(level.lowest, watch->samples[MPT_WATCHED_LOSS][ring(i, MPT_WATCH_MOST)]);
+    level.high = level.n >= fewest && level.lowest > level.bound;
+    return level;
+}
+
+double mpt_watch_last(const mpt_watch_state *watch, mpt_watched what) {
+    int64_t n = watch->counts.samples[what];
+    return n > 0 ? watch->samples[what][ring(n - 1, MPT_WATCH_MOST)] : NAN;
 }
 
 void mpt_watch_scale(mpt_watch_state *watch, int64_t step, double scale) {

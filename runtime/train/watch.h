@@ -7,6 +7,9 @@
  *
  * What is judged are numbers that all ranks have in common: the loss and the norm after they
  * were reduced. So is the verdict, then, and mpt_watch_judge is the only place that gives one.
+ * A run whose loss has left for good is another matter, which no window shows, for it takes the
+ * new level as normal: mpt_watch_level.
+ *
  * All that is carried from step to step is in samples, changes and counts, whose sizes no
  * recipe changes: a run goes on under other settings of the watch with what it has seen. */
 #ifndef MPT_TRAIN_WATCH_H
@@ -28,7 +31,8 @@ enum {
     MPT_WATCH_MOST = 1024,   /* samples that are kept: the longest window */
     MPT_WATCH_SAMPLES = 32,  /* before the watch speaks, where the window is no shorter */
     MPT_WATCH_ROLLBACKS = 3, /* to one checkpoint, before it is given up */
-    MPT_WATCH_CHANGES = 16   /* of the loss scale that are remembered */
+    MPT_WATCH_CHANGES = 16,  /* of the loss scale that are remembered */
+    MPT_WATCH_LEVEL = 8      /* losses in a row that make a level */
 };
 
 typedef struct mpt_watch_counts {
@@ -41,6 +45,7 @@ typedef struct mpt_watch_counts {
     int64_t rolled_to, rolled_times;    /* the last such checkpoint, and how often in a row */
     int64_t spikes_in_a_row;
     int64_t checkpoint_due; /* one was due, and is saved once a step is good again */
+    int64_t high_since; /* the attempted step by which the level was high, + 1; 0: it is not */
 } mpt_watch_counts;
 
 typedef struct mpt_watch_state {
@@ -51,7 +56,18 @@ typedef struct mpt_watch_state {
                   [2]; /* a ring: an attempted step, the loss scale from it on
                         */
     mpt_watch_counts counts;
+    double first_loss; /* that was taken in; NAN before */
+    double entropy; /* of the words alone, in nats; what a loss of no model at all comes to */
 } mpt_watch_state;
+
+/* The lowest of the last losses, and what it may be at most: 2 nats above the first loss, and
+ * above the entropy. No run that learns is there with each of them, and whatever the noise of
+ * its batches. */
+typedef struct mpt_level {
+    double lowest, bound;
+    int64_t n; /* losses that were looked at */
+    bool high;
+} mpt_level;
 
 /* Where a value lies among others. */
 typedef struct mpt_outlying {
@@ -65,7 +81,8 @@ typedef struct mpt_watch_verdict {
     mpt_outlying of[MPT_WATCHED_COUNT];
 } mpt_watch_verdict;
 
-void mpt_watch_begin(const mpt_spike *spike, mpt_watch_state *out);
+/* entropy: NAN where nothing is known of it. */
+void mpt_watch_begin(const mpt_spike *spike, double entropy, mpt_watch_state *out);
 
 /* The rows of a checkpoint: progress, which a rollback leaves alone. */
 mpt_status mpt_watch_saved(mpt_watch_state *watch, mpt_saved *list);
@@ -76,6 +93,13 @@ mpt_watch_verdict mpt_watch_judge(mpt_watch_state *watch, double loss, double gr
 
 /* Takes the numbers of an applied step in. */
 void mpt_watch_take(mpt_watch_state *watch, double loss, double grad_norm);
+
+/* The level of the last MPT_WATCH_LEVEL losses, or of all but the first where there are fewer:
+ * not high where these are fewer than `fewest`. */
+mpt_level mpt_watch_level(const mpt_watch_state *watch, int64_t fewest);
+
+/* The last sample; NAN where there is none. */
+double mpt_watch_last(const mpt_watch_state *watch, mpt_watched what);
 
 /* Remembers the loss scale of the step to come, where it is another than before. */
 void mpt_watch_scale(mpt_watch_state *watch, int64_t step, double scale);

@@ -45,7 +45,7 @@ want_err 'empty/recipe.lua: no such file: a run folder has the recipe that was r
 cp saves.lua empty/recipe.lua
 try resume empty
 want_status 1
-want_err '^mptrun: empty: has no metrics.jsonl, so it is no folder of a run$'
+want_err '^mptrun: empty: has no metrics.jsonl and no checkpoints, so it is no folder of a run$'
 rm -r empty
 
 # ---- done, or not begun ----
@@ -76,6 +76,7 @@ printf '{"event":"step","st' >>going/metrics.jsonl
 printf '{"step":1' >>going/timing.jsonl
 try resume going
 want_status 0
+[ "$(grep -c '^warning: going/recipe\.lua:2: no-warmup' err)" = 1 ] || wrong "the recipe's own warning, once"
 want_err '^mptrun: going goes on after step 10 of 12$'
 want_out '^small: mlp tiny, 12 of 12 steps, 384 tokens'
 same going
@@ -85,12 +86,32 @@ try resume threads --quiet --threads 2
 want_status 0
 same threads
 
+# More threads than cores: said, and as good.
+many=$(($(getconf _NPROCESSORS_ONLN) + 1))
+back many 10
+try resume many --quiet --threads $many
+want_status 0
+want_err "^mptrun: --threads $many is more than this machine's"
+same many
+try saves.lua --out wide --quiet --threads $many
+want_status 0
+same wide
+
 # Lines that the checkpoint counts on are gone: that is said.
 back lost 10
 head -n 5 whole/metrics.jsonl >lost/metrics.jsonl
 try resume lost
 want_status 0
 want_err 'warning: lost/metrics.jsonl lacks its last [0-9]+ bytes before the checkpoint'
+
+# All of them are gone: whole checkpoints are enough to go on.
+back none 10
+rm none/metrics.jsonl
+try resume none
+want_status 0
+want_err 'warning: none/metrics.jsonl lacks its last [0-9]+ bytes before the checkpoint'
+want_out '12 of 12 steps'
+cmp none/checkpoints/step-12/model.safetensors whole/checkpoints/step-12/model.safetensors || wrong "other weights"
 
 # ---- damage ----
 
@@ -129,6 +150,35 @@ try resume torn --quiet
 want_status 0
 same torn
 
+# ---- from another directory ----
+
+# Data that were found from where the run was started, and beside its recipe: found from there
+# again, wherever the folder has gone, and nowhere else.
+mkdir -p there/recipes
+yes 'To be, or not to be, that is the question.' | head -n 200 >there/corpus.txt
+sed -e 's|^  train|  data = text "beside.txt", train|' saves.lua >there/recipes/beside.lua
+cp there/corpus.txt there/recipes/beside.txt
+cp saves.lua there/recipes/given.lua
+for how in given:--data=corpus.txt beside:--seed=1; do
+    name=${how%%:*}
+    (cd there && "$MPTRUN" "recipes/$name.lua" --out "$name" --quiet "${how#*:}") >out 2>err || wrong "$name did not train"
+    mv "there/$name" "moved-$name"
+    cp -r "moved-$name" "whole-$name"
+    rm -r "moved-$name/checkpoints/step-12"
+    try resume "moved-$name" --quiet
+    want_status 0
+    want_err "^mptrun: the files of the run are found from .*/there"
+    diff -r -x timing.jsonl -x report.html -x 'events.out.*' -x checkpoint.json "whole-$name" "moved-$name" >differs || wrong "$name: $(head -n 5 differs)"
+done
+mv there/corpus.txt there/gone.txt
+rm -r moved-given/checkpoints/step-12
+try resume moved-given
+want_status 1
+want_err 'corpus.txt: No such file'
+want_err 'go on from there, or name them by --data'
+try resume moved-given --data there/gone.txt
+want_status 0
+
 # ---- another recipe ----
 
 back other 10
@@ -152,6 +202,17 @@ grep -q -- '^--   --set train.lr.peak=0.25$' other/recipe.lua || wrong "recipe.l
 try resume other
 want_status 0
 want_out 'other has ended: 15 of 15'
+try resume other --set train.steps=4 --allow-recipe-change
+want_status 0
+want_out '^other has ended: 15 steps are done, and the recipe has 4$'
+try resume other --set train.steps=9 --set train.epochs=2
+want_status 2
+want_err "^mptrun: --set train.steps and --set train.epochs both say how long the run is; leave one out$"
+back long 10
+try resume long --set 'precision=nvfp4'
+want_status 1
+want_err "use.fprop.x: e2m1 block=1x16 scale=current scale_format=e4m3 \.\.\., was not said; .*; and [0-9]+ more; go on with"
+[ "$(tail -n 1 err | wc -c)" -lt 600 ] || wrong "a line that nobody reads"
 try resume other --set train.steps=16 --allow-recipe-change --quiet
 want_status 0
 grep -c 'train.steps' other/recipe.lua | grep -q '^1$' || wrong "a later value has not replaced the earlier"
@@ -170,7 +231,41 @@ for change in 'precision.state.adam_v=bf16:parameter .* moments fp32 fp32 in it,
     want_err "${change#*:}"
 done
 
+# ---- a loss that leaves for good ----
+
+# A second moment in FP16 underflows, and the steps become huge. The spike watch takes the new
+# level for normal; the end does not.
+sed -e 's/precision = {/precision = { state = { adam_v = fp16 },/' -e 's/small/leaves/' \
+    -e "s/steps = 3, .*/steps = 30, batch = 2, sequence = 16, lr = constant { peak = 1e-2 }, checkpoint = { every = 12 } },/" \
+    -e 's/  version/  allow = { "no-warmup", "lost-update" }, version/' small.lua >leaves.lua
+try leaves.lua --out leaves --quiet
+want_status 3
+want_err '^warning: step [0-9]+: training diverges: the last 8 losses are all above 6\.[0-9]+, and the first was 4\.[0-9]+$'
+[ "$(grep -c 'training diverges' err)" = 1 ] || wrong "it is said once, as it begins"
+want_err '^the last 8 losses are all above .*: training has diverged; lower the learning rate'
+want_out '^watch: .*, a loss far above the first since step [0-9]+$'
+[ "$(grep -c '^watch' out)" = 1 ] || wrong "the watch speaks once"
+grep -q '"event":"diverging","step":' leaves/metrics.jsonl || wrong "no event as it begins"
+grep -q '"event":"diagnosis","step":29,"reason":"high_loss"' leaves/metrics.jsonl || wrong "no event at the end"
+grep -q 'the loss is far above the first' leaves/diagnosis.txt || wrong "no diagnosis"
+cp leaves/metrics.jsonl kept.jsonl
+rm -r leaves/checkpoints/step-30
+try resume leaves --quiet
+want_status 3
+cmp kept.jsonl leaves/metrics.jsonl || wrong "the end is another one"
+try leaves.lua --set precision.state.adam_v=fp32 --out stays --quiet
+want_status 0
+if grep -q diverg stays/metrics.jsonl; then wrong "a run that learns was called diverged"; fi
+
 # ---- a disk that takes no more ----
+
+# Nothing is left of a folder that could not be filled, and what stood beside it stays.
+mkdir -p early/kept
+(ulimit -f 2; exec "$MPTRUN" saves.lua --out early/run --quiet) >out 2>err && wrong "it should have failed"
+want_err '^mptrun: early/run/.*: cannot write: File too large; check space and permissions$'
+[ "$(ls early)" = kept ] || wrong "something is left"
+try saves.lua --out early/run --quiet
+want_status 0
 
 # The limit lets lines of metrics through, and no checkpoint.
 status=0

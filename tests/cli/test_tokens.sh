@@ -156,14 +156,31 @@ done
 sed 's|^  train|  data = tokens { path = "llmc.bin", vocab = 256 },\n  train|' r.lua >t.lua
 try t.lua --quiet -o run
 want_status 0
+rm -r run
 try plan t.lua
 want_status 0
 want_out '^data +4,300 uint16 tokens of llmc\.bin \(llm\.c\), ids up to 117$'
 try check r.lua --data llmc.bin
 want_status 1
 want_err "takes the data's vocabulary, which nothing states; write data = tokens"
-try check r.lua --data nano.bin
-want_err "^warning: nano\.bin: is read as text, byte by byte"
+for command in check plan; do
+    try $command r.lua --data nano.bin
+    want_out 'warning.*binary-text: nano\.bin: is read as text, byte by byte'
+done
+try r.lua --data nano.bin --quiet -o doubt
+want_status 0
+want_err '^warning: binary-text: nano\.bin: is read as text'
+# No header says what it is: a vocabulary does.
+train --data nano.bin --set data.vocab=256
+mv losses.--data bytes.losses
+! cmp -s bytes.losses text.losses || wrong "256 words may be the bytes"
+try r.lua --data nano.bin --set data.vocab=300 --quiet -o ids
+want_status 0
+if grep -q binary-text err; then wrong "a doubt of tokens"; fi
+grep -q '"source": "4,300 uint16 tokens of nano.bin' ids/plan.json || wrong "other data"
+gzip -nc text.txt >text.gz
+try plan r.lua --data text.gz
+want_out 'warning +binary-text: text\.gz: is read as text, byte by byte'
 try check t.lua --set data.vocab=100
 want_status 1
 want_err "t\.lua:9: llmc\.bin: token [0-9]+ is [0-9]+, and the vocabulary's ids run from 0 to 99"

@@ -175,6 +175,11 @@ static void test_list_when_a_file_comes_twice_then_refused(void **s) {
     write_marked(&f, "a.bin", 0, 100);
     expect(&f, &(wanted){.files = {"a.bin", "*.bin"}}, MPT_DATA,
            "a.bin: is among the files already; give it a weight");
+    expect(&f, &(wanted){.files = {"a.bin", "./a.bin"}}, MPT_DATA,
+           "./a.bin: is among the files already; give it a weight");
+    assert_int_equal(symlink("a.bin", path_in(&f, "b.bin").text), 0);
+    expect(&f, &(wanted){.files = {"a.bin", "b.bin"}}, MPT_DATA,
+           "b.bin: is among the files already; give it a weight");
     expect(&f, &(wanted){.files = {"a.bin"}, .held = "a.bin"}, MPT_DATA,
            "validation wants tokens that training does not read");
     folder_remove(&f);

@@ -202,30 +202,65 @@ static void test_override_when_content_differs_then_it_decides(void **s) {
     mpt_ctx_destroy(ctx);
 }
 
-static void note(void *ud, mpt_log_level level, const char *line) {
-    if (level == MPT_LOG_WARNING)
-        snprintf(ud, 512, "%s", line);
+/* What is read as text and seems to be none: the doubt names what may be meant. */
+static void test_override_when_a_text_seems_to_be_none_then_that_is_told(void **s) {
+    (void)s;
+    mpt_ctx *ctx = mpt_test_ctx();
+    folder f = folder_make();
+    mpt_data_spec spec = {.kind = MPT_DATA_SYNTHETIC, .vocab = 128};
+    char packed[400];
+    for (size_t i = 0; i < sizeof packed; i++)
+        packed[i] = (char)(1 + i * 37 % 255); /* no 0 in it */
+    const struct {
+        const char *bytes;
+        size_t n;
+        const char *doubt; /* NULL: none */
+    } rows[] = {
+        {"plain text\twith \033[1mcolours\r\n", 29, NULL},
+        {"na\xefve caf\xe9", 10, NULL}, /* in Latin-1 */
+        {"ab\0c", 4, "is read as text, byte by byte, and has bytes that are 0; nanoGPT's"},
+        {"ab\0", 3, "has bytes that are 0; a file that is packed"},
+        {packed, sizeof packed, "is full of control characters; a file that is packed"},
+    };
+    for (size_t i = 0; i < MPT_COUNT(rows); i++) {
+        mpt_data *data;
+        bytes_write(f.file, rows[i].bytes, rows[i].n);
+        assert_mpt_ok(ctx, mpt_data_open(ctx, &spec, f.file, NULL, &data));
+        const char *doubt = mpt_data_doubt(data);
+        if (rows[i].doubt ? !doubt || !strstr(doubt, rows[i].doubt) : doubt != NULL)
+            fail_msg("row %zu: %s", i, doubt ? doubt : "no doubt");
+        mpt_data_close(data);
+    }
+    folder_remove(&f);
+    mpt_ctx_destroy(ctx);
 }
 
-static void test_override_when_text_has_zeros_then_a_warning_tells_of_tokens(void **s) {
+/* nanoGPT's files have no header: what speaks of tokens is the recipe's data, or a vocabulary
+ * that was set. */
+static void test_override_when_something_speaks_of_tokens_then_zeros_are_ids(void **s) {
     (void)s;
-    char told[512] = "";
-    mpt_ctx_options options = MPT_CTX_OPTIONS_INIT;
-    mpt_ctx *ctx;
+    mpt_ctx *ctx = mpt_test_ctx();
     folder f = folder_make();
-    mpt_data *data;
-    mpt_data_spec spec = {.kind = MPT_DATA_SYNTHETIC, .vocab = 128};
-    options.log = note;
-    options.log_ud = told;
-    assert_int_equal(mpt_ctx_create(&options, &ctx), MPT_OK);
-    bytes_write(f.file, "plain text", 10);
-    assert_mpt_ok(ctx, mpt_data_open(ctx, &spec, f.file, NULL, &data));
-    mpt_data_close(data);
-    assert_string_equal(told, "");
     write_tokens(&f, "x.bin", MPT_TOKENS_NANOGPT);
-    assert_mpt_ok(ctx, mpt_data_open(ctx, &spec, path_in(&f, "x.bin").text, NULL, &data));
+    const mpt_data_spec specs[] = {
+        {.kind = MPT_DATA_TOKENS, .path = "no/such.bin", .words = 300},
+        {.kind = MPT_DATA_SYNTHETIC, .vocab = 128, .words = 300, .words_set = true},
+        {.kind = MPT_DATA_SYNTHETIC, .vocab = 128, .words = 256, .words_set = true},
+    };
+    for (size_t i = 0; i < MPT_COUNT(specs); i++) {
+        mpt_data *data;
+        assert_mpt_ok(ctx,
+                      mpt_data_open(ctx, &specs[i], path_in(&f, "x.bin").text, NULL, &data));
+        assert_int_equal(mpt_data_vocab(data), i == 2 ? 256 : 300);
+        assert_int_equal(mpt_data_doubt(data) == NULL, i < 2); /* 256 words may be the bytes */
+        mpt_data_close(data);
+    }
+    /* A text stays one, whatever the recipe's own data are. */
+    mpt_data *data;
+    bytes_write(f.file, "To be, or not to be", 19);
+    assert_mpt_ok(ctx, mpt_data_open(ctx, &specs[0], f.file, NULL, &data));
+    assert_int_equal(mpt_data_vocab(data), 256);
     mpt_data_close(data);
-    assert_non_null(strstr(told, "is read as text, byte by byte"));
     folder_remove(&f);
     mpt_ctx_destroy(ctx);
 }
@@ -467,7 +502,8 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(
         test_tokens_when_the_vocabulary_is_not_stated_then_only_a_model_can_say_it),
     cmocka_unit_test(test_override_when_content_differs_then_it_decides),
-    cmocka_unit_test(test_override_when_text_has_zeros_then_a_warning_tells_of_tokens),
+    cmocka_unit_test(test_override_when_a_text_seems_to_be_none_then_that_is_told),
+    cmocka_unit_test(test_override_when_something_speaks_of_tokens_then_zeros_are_ids),
     cmocka_unit_test(test_tokens_when_a_pair_is_beside_the_recipe_then_found),
     cmocka_unit_test(test_batches_when_trained_on_then_rows_come_in_order),
     cmocka_unit_test(test_batches_when_they_are_not_what_is_asked_then_named),

@@ -70,7 +70,7 @@ static void test_measure_when_a_value_is_low_then_it_does_not_stand_out(void **s
 static mpt_watch_verdict judge_after(int n, int64_t window, double x) {
     static mpt_watch_state watch;
     mpt_spike spike = {.action = MPT_SPIKE_WARN, .window = window, .z = 8};
-    mpt_watch_begin(&spike, &watch);
+    mpt_watch_begin(&spike, NAN, &watch);
     for (int i = 0; i < n; i++)
         mpt_watch_take(&watch, 1 + i % 3, 1 + i % 3);
     return mpt_watch_judge(&watch, x, x);
@@ -100,7 +100,7 @@ test_judge_when_the_value_is_not_finite_then_it_is_no_spike_and_no_sample(void *
     mpt_spike spike = {.action = MPT_SPIKE_SKIP, .window = 8, .z = 8};
     assert_int_equal(judge_after(100, 8, NAN).action, MPT_SPIKE_OFF);
     assert_int_equal(judge_after(100, 8, INFINITY).action, MPT_SPIKE_OFF);
-    mpt_watch_begin(&spike, &watch);
+    mpt_watch_begin(&spike, NAN, &watch);
     for (int i = 0; i < 8; i++)
         mpt_watch_take(&watch, i % 2 ? (double)NAN : 1.0 + i, (double)INFINITY);
     assert_int_equal(watch.counts.samples[MPT_WATCHED_LOSS], 4);
@@ -112,7 +112,7 @@ static void test_window_when_it_is_full_then_old_samples_leave(void **s) {
     (void)s;
     static mpt_watch_state watch;
     mpt_spike spike = {.action = MPT_SPIKE_WARN, .window = 9, .z = 8};
-    mpt_watch_begin(&spike, &watch);
+    mpt_watch_begin(&spike, NAN, &watch);
     for (int i = 0; i < 2 * MPT_WATCH_MOST + 5; i++)
         mpt_watch_take(&watch, 1 + i % 3, 1);
     int n = 0;
@@ -123,12 +123,55 @@ static void test_window_when_it_is_full_then_old_samples_leave(void **s) {
     assert_int_equal(n, 5); /* more than half of 9 */
 }
 
+/* ---- a loss that has left for good ---- */
+
+/* The level once these losses were taken in; the entropy is 4. */
+static mpt_level level_of(const double *losses, int n, double entropy, int64_t fewest) {
+    static mpt_watch_state watch;
+    mpt_spike spike = {.action = MPT_SPIKE_WARN, .window = 128, .z = 8};
+    mpt_watch_begin(&spike, entropy, &watch);
+    for (int i = 0; i < n; i++)
+        mpt_watch_take(&watch, losses[i], 1);
+    return mpt_watch_level(&watch, fewest);
+}
+
+/* 2 nats above the first loss, and above the entropy: in each of the last 8. */
+static void test_level_when_the_last_losses_are_all_far_above_the_first_then_high(void **s) {
+    (void)s;
+    double up[] = {5, 4, 7.1, 8, 9, 800, 7.1, 9, 9, 9}, bump[] = {5, 9, 9, 9, 9, 9, 9, 9, 6.9};
+    mpt_level level = level_of(up, 10, 4, MPT_WATCH_LEVEL);
+    assert_true(level.high && level.n == 8 && level.lowest == 7.1 && level.bound == 7);
+    assert_false(level_of(up, 9, 4, MPT_WATCH_LEVEL).high); /* 4 is among them still */
+    assert_true(level_of(bump, 8, 4, 3).high);
+    assert_false(level_of(bump, 8, 4, MPT_WATCH_LEVEL).high); /* too few yet */
+    assert_false(level_of(bump, 9, 4, MPT_WATCH_LEVEL).high); /* on its way back */
+}
+
+/* A run that goes on from good weights begins low, and with batches of any kind stays below
+ * what counting words alone comes to. */
+static void test_level_when_the_first_loss_is_low_then_the_entropy_is_the_measure(void **s) {
+    (void)s;
+    double tuned[] = {0.2, 3, 3, 3, 3, 3, 3, 3, 3}, lost[] = {0.2, 7, 7, 7, 7, 7, 7, 7, 7};
+    assert_false(level_of(tuned, 9, 4, 3).high);
+    assert_true(level_of(lost, 9, 4, 3).high);
+    assert_true(level_of(tuned, 9, NAN, 3).high); /* of which nothing is known */
+}
+
+static void test_level_when_losses_are_few_or_not_finite_then_it_is_not_judged(void **s) {
+    (void)s;
+    double few[] = {5, 900, 900}, bad[] = {NAN, INFINITY, NAN, NAN, NAN};
+    assert_false(level_of(NULL, 0, 4, 3).high);
+    assert_false(level_of(few, 1, 4, 3).high);
+    assert_false(level_of(few, 3, 4, 3).high);
+    assert_false(level_of(bad, 5, 4, 3).high);
+}
+
 static void test_changes_when_there_are_many_then_the_last_are_told_in_order(void **s) {
     (void)s;
     static mpt_watch_state watch;
     mpt_spike spike = {.action = MPT_SPIKE_OFF};
     double out[MPT_WATCH_CHANGES][2];
-    mpt_watch_begin(&spike, &watch);
+    mpt_watch_begin(&spike, NAN, &watch);
     assert_int_equal(mpt_watch_changes(&watch, MPT_WATCH_CHANGES, out), 0);
     for (int i = 0; i < 40; i++)
         mpt_watch_scale(&watch, i, 100 + i / 2); /* each twice: 20 changes */
@@ -147,9 +190,11 @@ static void test_watch_when_counts_make_no_sense_then_nothing_breaks(void **s) {
     static const int64_t counts[] = {-1, INT64_MIN, INT64_MAX - 40};
     mpt_spike spike = {.action = MPT_SPIKE_WARN, .window = 16, .z = 8};
     for (size_t i = 0; i < MPT_COUNT(counts); i++) {
-        mpt_watch_begin(&spike, &watch);
+        mpt_watch_begin(&spike, NAN, &watch);
         watch.counts.samples[0] = watch.counts.samples[1] = watch.counts.changes = counts[i];
         (void)mpt_watch_judge(&watch, 1, 1);
+        (void)mpt_watch_level(&watch, 1);
+        (void)mpt_watch_last(&watch, MPT_WATCHED_LOSS);
         mpt_watch_take(&watch, 1, 1);
         mpt_watch_scale(&watch, 1, 2);
         assert_true(mpt_watch_changes(&watch, MPT_WATCH_CHANGES, out) <= MPT_WATCH_CHANGES);
@@ -403,6 +448,9 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_judge_when_z_is_at_the_bound_then_it_is_a_spike),
     cmocka_unit_test(test_judge_when_the_value_is_not_finite_then_it_is_no_spike_and_no_sample),
     cmocka_unit_test(test_window_when_it_is_full_then_old_samples_leave),
+    cmocka_unit_test(test_level_when_the_last_losses_are_all_far_above_the_first_then_high),
+    cmocka_unit_test(test_level_when_the_first_loss_is_low_then_the_entropy_is_the_measure),
+    cmocka_unit_test(test_level_when_losses_are_few_or_not_finite_then_it_is_not_judged),
     cmocka_unit_test(test_changes_when_there_are_many_then_the_last_are_told_in_order),
     cmocka_unit_test(test_watch_when_counts_make_no_sense_then_nothing_breaks),
     cmocka_unit_test(test_spike_when_off_then_nothing_is_said_and_it_is_applied),
