@@ -1,7 +1,8 @@
 /* The ids of a token file: all of them checked once, then read window by window.
  *
  * The check reads the whole file, on all cores: 2 GB take about two seconds on two cores
- * where the disk has them at hand. It costs what one epoch reads anyway, and no step has to ask again. */
+ * where the disk has them at hand. It costs what one epoch reads anyway, and no step has to ask
+ * again. */
 #include "io/tokens.h"
 
 #include <inttypes.h>

@@ -81,7 +81,8 @@ static void test_ops_when_wrong_then_the_way_out_is_given(void **state) {
         "r.lua:6: precision.ops.softmax: cannot be 16; give fp32, bf16, fp16, "
         "e4m3 or e5m2");
     mpt_lua_refuse_fields("precision = {\n  ops = bf16 }",
-                          "r.lua:6: precision.ops: cannot be 'bf16'; give a table of ops, such as { softmax = ... }");
+                          "r.lua:6: precision.ops: cannot be 'bf16'; give a table of ops, such "
+                          "as { softmax = ... }");
     mpt_lua_refuse_fields("precision = { state = {\n  activation = e2m1 } }",
                           "r.lua:6: precision.state.activation: no format 'e2m1' here; take "
                           "fp32, bf16, fp16, e5m6, "

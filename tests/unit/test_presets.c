@@ -319,8 +319,9 @@ static void test_precision_when_it_is_something_else_then_the_way_is_shown(void 
     mpt_lua_refuse_fields("train = string",
                           "r.lua:4: recipe: a library stands where a value should; name one of "
                           "its fields");
-    mpt_lua_refuse_fields("train = presets.nvfp4",
-                          "r.lua:5: train: cannot be precision; give a table of train, such as { steps = ... }");
+    mpt_lua_refuse_fields(
+        "train = presets.nvfp4",
+        "r.lua:5: train: cannot be precision; give a table of train, such as { steps = ... }");
     mpt_lua_refuse_fields("precision = precision { bas = bf16 }",
                           "r.lua:5: precision: no field 'bas'; did you mean 'base'?");
 }

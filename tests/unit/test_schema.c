@@ -222,7 +222,9 @@ static void test_value_when_of_the_wrong_type_then_refused(void **state) {
                           "linear, cosine or wsd");
     assert_int_equal(setter_set(&s, "train", &train, "train", "eval", setter_integer(3)),
                      MPT_INVALID);
-    assert_message(s.ctx, "nvfp4.lua:14: train.eval: cannot be 3; give a table of eval, such as { every = ... }");
+    assert_message(
+        s.ctx,
+        "nvfp4.lua:14: train.eval: cannot be 3; give a table of eval, such as { every = ... }");
     setter_close(&s);
 }
 
