@@ -54,7 +54,7 @@ step='"event":"step","lr":0.001,"loss_scale":1'
 page "{$step,\"step\":0,\"tokens\":100,\"loss\":3,\"grad_norm\":2.5}" \
     "{$step,\"step\":1,\"tokens\":200,\"loss\":8e8,\"grad_norm\":4.9}"
 for n in $(ticks); do
-    [ "$n" -ge 3 ] && [ "$n" -le 12 ] || wrong "an axis has $n ticks: $(ticks)"
+    if [ "$n" -lt 3 ] || [ "$n" -gt 12 ]; then wrong "an axis has $n ticks: $(ticks)"; fi
 done
 page "{$step,\"step\":0,\"tokens\":5120,\"loss\":3,\"grad_norm\":2.5}"
 [ "$(sed 's/<svg /\n&/g' out | grep -m 1 '^<svg role="img"' | grep -o '>5120</text>' | wc -l)" -eq 1 ] ||
