@@ -11,7 +11,7 @@ return recipe {
   train = {
     steps = 1000, batch = 16, micro_batch = 16, sequence = 128,
     optimizer = adamw { betas = {0.9, 0.95}, eps = 1e-8, weight_decay = 0.1 },
-    lr = cosine { peak = 2e-3, final = 2e-4, warmup = 0.1 },
+    lr = cosine { peak = 4e-3, final = 4e-4, warmup = 0.1 },
     clip = 1.0,
     seed = 1234,
     eval = { every = 100 },
