@@ -125,13 +125,14 @@ static int64_t count_step_targets(const mpt_trainer *trainer) {
 }
 
 /* Mean loss over the targets of all micro-batches; their gradients are summed up. A micro-batch
- * without a target adds nothing to either. */
-static double run_micro_batches(mpt_trainer *trainer, mpt_run_env *env, int64_t *out_empty) {
+ * without a target adds nothing to either. `targets` are those of the step on all ranks. */
+static double run_micro_batches(mpt_trainer *trainer, mpt_run_env *env, double targets,
+                                int64_t *out_empty) {
     mpt_runner runner = mpt_trainer_runner(trainer, false);
     const mpt_train *train = &trainer->program->train;
     int64_t n = train->batch * train->sequence;
     int64_t step = runner.graph->batch * runner.graph->sequence, empty = 0;
-    double targets = (double)count_step_targets(trainer), loss = 0;
+    double loss = 0;
     env->loss_seed = (float)(trainer->scaler.loss_scale / targets);
     for (int64_t at = 0; at < n; at += step, env->micro_batch++) {
         int64_t own = mpt_count_targets(trainer->targets + at, step);
@@ -330,7 +331,7 @@ mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out) {
     mpt_faults_weights(&trainer->faults, r.step, trainer->state);
     mpt_trainer_start_range(trainer);
     mpt_executor_run(executor, MPT_PASS_PREPARE, &env);
-    r.loss = run_micro_batches(trainer, &env, &r.empty_microbatches);
+    r.loss = run_micro_batches(trainer, &env, (double)targets, &r.empty_microbatches);
     mpt_faults_restore(&trainer->faults, r.step, trainer->state);
     mpt_faults_gradients(&trainer->faults, r.step, graph, trainer->state, r.loss_scale);
     int param = run_update(trainer, &env, &r, &verdict);
