@@ -16,23 +16,35 @@
 
 #include "graph/graph.h"
 
+/* How a tensor's elements lie in memory. */
+typedef enum mpt_storage {
+    MPT_STORAGE_HOST,  /* float32 or int32: everything on the host backends */
+    MPT_STORAGE_BF16,  /* two bytes a value */
+    MPT_STORAGE_FP16,  /* two bytes a value */
+    MPT_STORAGE_PACKED /* codes and scales of a quantized copy: kernels/packed.h */
+} mpt_storage;
+
+struct mpt_packed; /* kernels/packed.h */
+
 typedef struct mpt_tensor {
     void *data; /* NULL where an optional tensor is absent */
     mpt_dtype dtype;
     int rank;
     int64_t dims[MPT_MAX_RANK];
+    mpt_storage storage;
+    const struct mpt_packed *packed; /* where it is packed; else NULL */
 } mpt_tensor;
 
 struct mpt_quantize_counts; /* kernels/quantize.h */
 struct mpt_comm;            /* comm/comm.h */
 
-/* What changes from step to step, set by the trainer. */
 /* How often the steps of a program ran, summed up by what they are. */
 typedef struct mpt_run_tally {
     const int32_t *of_step; /* one a step: its place in `runs`, or -1: not counted */
     int64_t *runs;
 } mpt_run_tally;
 
+/* What changes from step to step, set by the trainer. */
 typedef struct mpt_run_env {
     uint64_t seed;
     uint32_t step;        /* attempted step, from 0: keys the stochastic streams */
@@ -56,6 +68,7 @@ typedef struct mpt_kernel_args {
     const mpt_tensor *out; /* node->n_out of them */
     void *scratch;         /* as many bytes as scratch() asked for, 64-byte aligned */
     const mpt_run_env *env;
+    struct mpt_gpu *gpu; /* kernels/cuda/device.h; NULL on the host */
 } mpt_kernel_args;
 
 typedef struct mpt_kernel {
@@ -71,5 +84,6 @@ typedef struct mpt_kernel {
 /* The tables; each ends with a row whose run is NULL. */
 extern const mpt_kernel mpt_kernels_ref[];
 extern const mpt_kernel mpt_kernels_cpu[];
+extern const mpt_kernel mpt_kernels_cuda[]; /* of the CUDA module and of its simulator */
 
 #endif

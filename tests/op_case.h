@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "mpt_test.h"
+#include "kernels/cuda/device.h"
 #include "kernels/tensor.h"
 
 typedef enum op_kind { OP_ABSENT, OP_REAL, OP_CONSTANT, OP_IDS, OP_SUM } op_kind;
@@ -28,6 +29,7 @@ typedef struct op_case {
     mpt_op op;
     mpt_attrs attrs;
     mpt_run_env env;
+    mpt_gpu *gpu; /* of the simulator; NULL: the kernel is a host's */
     int n_in, n_out;
     op_tensor in[MPT_MAX_IN], out[MPT_MAX_OUT];
 } op_case;
@@ -168,7 +170,9 @@ static inline void op_run(op_case *c, const mpt_kernel *kernel, bool wide, int n
     /* Scratch is not promised to be zero, nor to be longer than asked for. */
     unsigned char *scratch = op_calloc(bytes + 64, 1);
     memset(scratch, 0xff, bytes + 64);
-    mpt_kernel_args args = {&node, in, out, scratch, &c->env};
+    mpt_kernel_args args = {&node, in, out, scratch, &c->env, c->gpu};
+    if (c->gpu)
+        c->gpu->env = &c->env;
     kernel->run(&args);
     for (int i = 0; i < 64; i++)
         assert_int_equal(scratch[bytes + (size_t)i], 0xff);

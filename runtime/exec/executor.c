@@ -137,7 +137,7 @@ static void run_step(const mpt_executor *executor, int step, const mpt_run_env *
         out[k] =
             node->out[k] >= 0 ? executor->tensors[node->out[k]] : (mpt_tensor){.data = NULL};
     char *scratch = s->scratch_bytes ? executor->block + program->scratch_offset : NULL;
-    s->kernel->run(&(mpt_kernel_args){node, in, out, scratch, env});
+    s->kernel->run(&(mpt_kernel_args){node, in, out, scratch, env, NULL});
     round_outputs(node, out);
     if (env->tally && env->tally->of_step[step] >= 0)
         env->tally->runs[env->tally->of_step[step]]++;

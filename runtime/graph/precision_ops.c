@@ -97,7 +97,7 @@ static mpt_dtype read_format(const mpt_rewrite *r, const mpt_node *node) {
     const mpt_ops_row *row = mpt_precision_row(node->op);
     if (!row || !row->reads)
         return MPT_DTYPE_FP32;
-    if (row->class == MPT_OPS_CLASS_LOW)
+    if (row->kind == MPT_OPS_CLASS_LOW)
         return mpt_precision_compute(r, node);
     mpt_dtype said = mpt_precision_said(r, row);
     return said != MPT_DTYPE_COUNT ? said : MPT_DTYPE_FP32;

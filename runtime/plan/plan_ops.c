@@ -22,7 +22,7 @@ static void add_class(mpt_words *text, const mpt_plan *plan, mpt_ops_class class
     const mpt_ops_row *rows = mpt_ops_rows(&n);
     const mpt_recipe *recipe = plan->program->recipe;
     for (int i = 0; i < n; i++) {
-        if (rows[i].class != class || !has_op(plan->graph, rows[i].op))
+        if (rows[i].kind != class || !has_op(plan->graph, rows[i].op))
             continue;
         if (n_printed++ == 0) {
             mpt_words_add(text, "%s%s", text->len ? "; " : "", mpt_ops_class_name(class));

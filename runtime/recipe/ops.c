@@ -43,9 +43,9 @@ const char *mpt_ops_word_name(mpt_ops_word word) {
     return (unsigned)word < MPT_OPS_COUNT ? names[word] : "?";
 }
 
-const char *mpt_ops_class_name(mpt_ops_class class) {
+const char *mpt_ops_class_name(mpt_ops_class which) {
     static const char *const names[] = {"low", "fp32", "widest"};
-    return (unsigned)class < MPT_COUNT(names) ? names[class] : "?";
+    return (unsigned)which < MPT_COUNT(names) ? names[which] : "?";
 }
 
 const mpt_ops_row *mpt_ops_find(const char *op) {

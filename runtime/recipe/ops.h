@@ -59,12 +59,12 @@ typedef enum mpt_ops_class {
     MPT_OPS_CLASS_WIDEST /* puts out its widest input */
 } mpt_ops_class;
 
-const char *mpt_ops_class_name(mpt_ops_class class);
+const char *mpt_ops_class_name(mpt_ops_class which);
 
 /* One forward op that a model can use. COUNT as a word: nothing can be said of it here. */
 typedef struct mpt_ops_row {
     const char *op; /* its name in graph/ops.def */
-    mpt_ops_class class;
+    mpt_ops_class kind;
     mpt_ops_word own, group; /* its word, and that of its kind: the own one wins */
     bool reads;              /* the format counts for what it reads ... */
     bool writes;             /* ... and for what it puts out */

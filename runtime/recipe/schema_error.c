@@ -209,8 +209,8 @@ static const char *op_hint(const mpt_ops_row *op) {
     for (size_t i = 0; i < MPT_COUNT(moves); i++)
         if (strcmp(op->op, moves[i]) == 0)
             return "it moves numbers and keeps their format";
-    return op->class == MPT_OPS_CLASS_LOW    ? "it puts out precision.base"
-           : op->class == MPT_OPS_CLASS_FP32 ? "it always puts out fp32"
+    return op->kind == MPT_OPS_CLASS_LOW    ? "it puts out precision.base"
+           : op->kind == MPT_OPS_CLASS_FP32 ? "it always puts out fp32"
                                              : "it always puts out the format of its input";
 }
 

@@ -6,5 +6,5 @@ cd "$1"
 tool=$2
 shift 2
 [ $# -gt 0 ] || set -- --dry-run --Werror
-find . -path './build*' -prune -o \( -name '*.c' -o -name '*.h' \) -type f -print |
+find . -path './build*' -prune -o \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp' \) -type f -print |
     sort | xargs "$tool" "$@"

@@ -9,7 +9,7 @@
 set -eu
 cd "$1"
 # shellcheck disable=SC2016 # the program is awk's
-find runtime kernels lua -name '*.[ch]' -type f 2>/dev/null | sort | xargs awk '
+find runtime kernels lua \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp' \) -type f 2>/dev/null | sort | xargs awk '
 function rank(path) {
     if (path ~ /^mpt\// || path ~ /^runtime\/include\// || path ~ /^kernels\/formats\.h$/) return 0
     if (path ~ /^kernels\/numerics/) return 1

@@ -5,7 +5,7 @@ set -eu
 cd "$1"
 # shellcheck disable=SC2016 # the program is awk's
 find runtime kernels lua models recipes tests -type f \
-    \( -name '*.[ch]' -o -name '*.def' -o -name '*.lua' -o -name '*.sh' \) ! -path lua/types/mpt.lua 2>/dev/null | sort |
+    \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp' -o -name '*.def' -o -name '*.lua' -o -name '*.sh' \) ! -path lua/types/mpt.lua 2>/dev/null | sort |
     xargs awk '
 function report(name, line, n, most, wanted, what) {
     if (n > most) { printf "%s:%d: %s has %d lines, %d is the limit\n", name, line, what, n, most; bad = 1 }

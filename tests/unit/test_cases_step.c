@@ -181,7 +181,7 @@ static void adam_once(kernel_fn kernel, mpt_dtype format, float beta2, float g, 
                              .rank = 1,
                              .dims = {1},
                              .dtype = i == 2 || i == 3 ? format : MPT_DTYPE_FP32};
-    kernel(&(mpt_kernel_args){&node, in, in, NULL, &env});
+    kernel(&(mpt_kernel_args){&node, in, in, NULL, &env, NULL});
 }
 
 static void test_p71_when_moments_are_bf16_then_beta2_keeps_its_digits(void **s) {

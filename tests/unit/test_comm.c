@@ -138,7 +138,7 @@ static int32_t first_bad(float *rows, int64_t n, int32_t others) {
     mpt_node node = {.op = MPT_OP_finite_check, .n_in = 1, .n_out = 1};
     mpt_tensor in = {.data = rows, .rank = 2, .dims = {n, 2}};
     mpt_tensor out = {.data = &bad, .rank = 1, .dims = {1}};
-    mpt_ref_finite_check(&(mpt_kernel_args){&node, &in, &out, NULL, &env});
+    mpt_ref_finite_check(&(mpt_kernel_args){&node, &in, &out, NULL, &env, NULL});
     return bad;
 }
 
@@ -166,7 +166,7 @@ static float reduced_history(bool reduces, float others) {
         (mpt_scale_source){.kind = MPT_SCALING_DELAYED, .history = 4, .reduce_amax = reduces};
     mpt_tensor in[2] = {{.data = &scale, .rank = 1, .dims = {1}},
                         {.data = history, .rank = 1, .dims = {4}}};
-    mpt_ref_scale_update(&(mpt_kernel_args){&node, in, in, NULL, &env});
+    mpt_ref_scale_update(&(mpt_kernel_args){&node, in, in, NULL, &env, NULL});
     return history[3];
 }
 

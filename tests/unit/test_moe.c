@@ -238,7 +238,7 @@ static void balance(const float load[4], float factor, float bias[4]) {
                        {&factor, MPT_DTYPE_FP32, 1, {1}}};
     mpt_run_env env = {.n_threads = 1};
     op_kernel(mpt_kernels_ref, MPT_OP_moe_balance)
-        ->run(&(mpt_kernel_args){&node, in, in, NULL, &env});
+        ->run(&(mpt_kernel_args){&node, in, in, NULL, &env, NULL});
 }
 
 static void test_balance_when_applied_then_up_below_the_mean_and_down_above(void **state) {

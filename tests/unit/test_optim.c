@@ -30,7 +30,7 @@ static call new_call(void) {
 
 static void run(call *c, void (*kernel)(const mpt_kernel_args *)) {
     static double scratch[64];
-    mpt_kernel_args args = {&c->node, c->in, c->out, scratch, &c->env};
+    mpt_kernel_args args = {&c->node, c->in, c->out, scratch, &c->env, NULL};
     c->node.n_in = c->node.n_out = MAX_TENSORS;
     kernel(&args);
 }

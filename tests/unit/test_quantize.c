@@ -136,7 +136,7 @@ static mpt_tensor matrix(float *data, mpt_dtype dtype, int64_t rows, int64_t col
 static void run_node(node_case *c, void (*kernel)(const mpt_kernel_args *), float *x,
                      int64_t rows, int64_t cols) {
     c->in = matrix(x, MPT_DTYPE_BF16, rows, cols);
-    mpt_kernel_args args = {&c->node, &c->in, c->out, NULL, &c->env};
+    mpt_kernel_args args = {&c->node, &c->in, c->out, NULL, &c->env, NULL};
     args.scratch = case_buffer((size_t)((rows + 16) * (cols + 16)) * 4);
     kernel(&args);
     free(args.scratch);

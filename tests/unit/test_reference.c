@@ -60,7 +60,7 @@ static void test_reference_when_operations_then_each_stands_in_its_class(void **
     assert_mpt_ok(ctx, mpt_recipe_reference(ctx, "operations", keep, &out));
     for (int i = 0; i < n; i++) {
         char head[32], name[48];
-        snprintf(head, sizeof head, "\n| %s |", mpt_ops_class_name(rows[i].class));
+        snprintf(head, sizeof head, "\n| %s |", mpt_ops_class_name(rows[i].kind));
         snprintf(name, sizeof name, "`%s`", rows[i].op);
         const char *line = strstr(out.data, head), *at = line ? strstr(line, name) : NULL;
         if (!at || at > line + 1 + strcspn(line + 1, "\n"))

@@ -118,7 +118,7 @@ static void adam_run(void (*kernel)(const mpt_kernel_args *), float *x, int64_t 
     vector(&c.in[3], x + 3 * n, n, formats[2]);
     vector(&c.in[4], &c.factor, 1, MPT_DTYPE_FP32);
     c.out[0] = c.in[0];
-    kernel(&(mpt_kernel_args){&c.node, c.in, c.out, NULL, &c.env});
+    kernel(&(mpt_kernel_args){&c.node, c.in, c.out, NULL, &c.env, NULL});
 }
 
 /* Decay alone, 1000 steps: 3e-6 of a weight is far under half an ulp in BF16. */
@@ -270,7 +270,7 @@ static float sum_of_ones(mpt_dtype dtype, int n) {
         kernel++;
     vector(&out, &db, 1, dtype);
     for (int i = 0; i < n; i++) {
-        kernel->run(&(mpt_kernel_args){&node, &in, &out, NULL, &env});
+        kernel->run(&(mpt_kernel_args){&node, &in, &out, NULL, &env, NULL});
         mpt_round_to(dtype, &db, 1); /* the executor's part */
     }
     return db;

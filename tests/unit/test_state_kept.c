@@ -51,7 +51,7 @@ static void keep(kernel_fn kernel, const mpt_quantizer *q, float *x, int64_t row
                         {.data = &factor, .rank = 1, .dims = {1}}};
     if (rows == 1)
         in[0].dims[0] = cols;
-    kernel(&(mpt_kernel_args){&node, in, in, NULL, &env});
+    kernel(&(mpt_kernel_args){&node, in, in, NULL, &env, NULL});
 }
 
 /* Weights under decay alone: lr 3e-4, decay 0.01. */
@@ -72,7 +72,7 @@ static void decay_once(kernel_fn kernel, const mpt_quantizer *master, float *w, 
     for (int i = 0; i < 5; i++)
         in[i] = (mpt_tensor){.data = data[i], .rank = 1, .dims = {i < 4 ? n : 1}};
     in[0].dtype = master->format;
-    kernel(&(mpt_kernel_args){&node, in, in, NULL, &env});
+    kernel(&(mpt_kernel_args){&node, in, in, NULL, &env, NULL});
 }
 
 static double mean_of(const float *x, int64_t n) {
@@ -351,7 +351,7 @@ static int n_lost(mpt_dtype master, float share) {
                         {.data = g, .rank = 1, .dims = {N}},
                         {.data = NULL},
                         {.data = &factor, .rank = 1, .dims = {1}}};
-    mpt_cpu_sgd(&(mpt_kernel_args){&node, in, in, NULL, &env});
+    mpt_cpu_sgd(&(mpt_kernel_args){&node, in, in, NULL, &env, NULL});
     for (int i = 0; i < N; i++)
         lost += w[i] == before[i];
     return lost;

@@ -85,7 +85,7 @@ static void run_node(machine *m, const mpt_node *node) {
     size_t bytes = kernel->scratch ? kernel->scratch(m->graph, node, 1) : 0;
     void *scratch = mpt_alloc(m->ctx, bytes + 1);
     assert_non_null(scratch);
-    kernel->run(&(mpt_kernel_args){node, in, out, scratch, &env});
+    kernel->run(&(mpt_kernel_args){node, in, out, scratch, &env, NULL});
     mpt_free(m->ctx, scratch);
 }
 

@@ -1,0 +1,17 @@
+/* The kernels of the CUDA backend, as C functions that launch them: mpt_cuda_<op>, and where it
+ * needs room mpt_cuda_<op>_scratch. Their rows are in table.c; rows.def lists the plain ones.
+ */
+#ifndef MPT_KERNELS_CUDA_CUDA_H
+#define MPT_KERNELS_CUDA_CUDA_H
+
+#include "kernels/cuda/device.h"
+
+#define MPT_CUDA_ROW(op) void mpt_cuda_##op(const mpt_kernel_args *args);
+#define MPT_CUDA_ROW_SCRATCH(op)                                                               \
+    MPT_CUDA_ROW(op)                                                                           \
+    size_t mpt_cuda_##op##_scratch(const mpt_graph *graph, const mpt_node *node, int n_threads);
+#include "kernels/cuda/rows.def"
+#undef MPT_CUDA_ROW
+#undef MPT_CUDA_ROW_SCRATCH
+
+#endif
