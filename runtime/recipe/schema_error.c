@@ -211,7 +211,7 @@ static const char *op_hint(const mpt_ops_row *op) {
             return "it moves numbers and keeps their format";
     return op->kind == MPT_OPS_CLASS_LOW    ? "it puts out precision.base"
            : op->kind == MPT_OPS_CLASS_FP32 ? "it always puts out fp32"
-                                             : "it always puts out the format of its input";
+                                            : "it always puts out the format of its input";
 }
 
 mpt_status mpt_schema_fail_unknown(mpt_ctx *ctx, const mpt_record *record, const char *path,
