@@ -31,7 +31,7 @@ typedef enum mpt_command {
 enum { MPT_CLI_FAULTS = 64 };
 enum { MPT_CLI_SETS = 64, MPT_CLI_SET_TEXT = 8192 };
 enum {
-    MPT_CLI_DEVICE_CUDA = MPT_DEVICE_CPU + 1
+    MPT_CLI_DEVICE_CUDA = MPT_DEVICE_CUDA
 }; /* of plan and check, which compute nothing */
 
 typedef struct mpt_options {

@@ -197,7 +197,12 @@ MPT_API MPT_CHECKED mpt_status mpt_recipe_allow(mpt_recipe *recipe, const char *
 
 /* ---- program ---- */
 
-typedef enum mpt_device { MPT_DEVICE_AUTO, MPT_DEVICE_REF, MPT_DEVICE_CPU } mpt_device;
+typedef enum mpt_device {
+    MPT_DEVICE_AUTO,
+    MPT_DEVICE_REF,
+    MPT_DEVICE_CPU,
+    MPT_DEVICE_CUDA
+} mpt_device;
 typedef enum mpt_model_choice {
     MPT_MODEL_AUTO,
     MPT_MODEL_FULL,
