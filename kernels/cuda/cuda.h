@@ -14,4 +14,9 @@
 #undef MPT_CUDA_ROW
 #undef MPT_CUDA_ROW_SCRATCH
 
+/* linear_plain.cu: in ref's order of sums, for every node. */
+void mpt_cuda_linear_plain(const mpt_kernel_args *args);
+void mpt_cuda_linear_dgrad_plain(const mpt_kernel_args *args);
+void mpt_cuda_linear_wgrad_plain(const mpt_kernel_args *args);
+
 #endif

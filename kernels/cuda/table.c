@@ -8,5 +8,8 @@
 
 const mpt_kernel mpt_kernels_cuda[] = {
 #include "kernels/cuda/rows.def"
+    {MPT_OP_linear, "cuda.linear_plain", NULL, mpt_cuda_linear_plain, NULL},
+    {MPT_OP_linear_dgrad, "cuda.linear_dgrad_plain", NULL, mpt_cuda_linear_dgrad_plain, NULL},
+    {MPT_OP_linear_wgrad, "cuda.linear_wgrad_plain", NULL, mpt_cuda_linear_wgrad_plain, NULL},
     {0, NULL, NULL, NULL, NULL},
 };
