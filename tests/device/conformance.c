@@ -7,10 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../any_quantizer.h"
-#include "rig.h"
+#include "copies.h"
 
-enum { LANES = 16, LONGEST = 33, EVERY = 65536 };
+enum { LANES = 16, LONGEST = 33, EVERY = 65536, SOME = 4096 };
 
 /* ---- inputs ---- */
 
@@ -38,14 +37,16 @@ static uint32_t code_at(int order, uint32_t i) {
     return (strewn & 0x807Fu) | (110u + (strewn >> 7 & 255u) % 20u) << 7;
 }
 
-/* At least every BF16 number, the first of them `offset` places from the left. */
-static input every_bf16(int order, int64_t cols, int offset) {
+/* At least every BF16 number, the first of them `offset` places from the left; in the simulator
+ * every 16th. */
+static input every_bf16(const rig *r, int order, int64_t cols, int offset) {
     static const char *const names[] = {"every bf16", "every bf16, strewn", "tame bf16"};
     input in = {.dtype = MPT_DTYPE_BF16, .storage = MPT_STORAGE_BF16, .cols = cols};
-    in.rows = (EVERY + cols - 1) / cols;
+    int64_t n = r->simulated ? SOME : EVERY;
+    in.rows = (n + cols - 1) / cols;
     in.x = rig_host((size_t)(in.rows * cols) * sizeof *in.x);
     for (int64_t i = 0; i < in.rows * cols; i++)
-        in.x[i] = bf16_number(code_at(order, (uint32_t)(i - offset)));
+        in.x[i] = bf16_number(code_at(order, (uint32_t)((i - offset) * (EVERY / n))));
     snprintf(in.name, sizeof in.name, "%s, rows of %lld, offset %d", names[order],
              (long long)cols, offset);
     return in;
@@ -73,40 +74,7 @@ static input edges(mpt_dtype format, int offset) {
     return in;
 }
 
-/* ---- what the CPU gives, as the device keeps it ---- */
-
-/* Codes once more as [k, rows]. */
-static void turn(const mpt_packed *p, const uint8_t *codes, uint8_t *out) {
-    int bits = mpt_code_bits(p->q.format);
-    size_t each = (size_t)bits / 8, row = (size_t)((p->rows * bits + 7) / 8);
-    for (int64_t r = 0; r < p->rows; r++)
-        for (int64_t k = 0; k < p->k; k++) {
-            const uint8_t *from = codes + r * p->code_row;
-            uint8_t *to = out + (size_t)k * row;
-            if (bits == 4)
-                to[r / 2] |= (uint8_t)((from[k / 2] >> (k % 2 * 4) & 15) << (r % 2 * 4));
-            else
-                memcpy(to + (size_t)r * each, from + (size_t)k * each, each);
-        }
-}
-
-static void place_scales(const mpt_packed *p, const uint8_t *scales, uint8_t *image) {
-    size_t each = p->q.scale_format >= MPT_SCALE_E8M0 ? 1 : sizeof(float);
-    int64_t tall = p->q.block_rows > 0 ? p->q.block_rows : p->rows;
-    for (int64_t r = 0; r < p->rows; r++)
-        for (int64_t b = 0; b < p->blocks_k; b++)
-            memcpy(image + p->scales + (size_t)mpt_packed_scale(p, r, b) * each,
-                   scales + (size_t)(r / tall * p->blocks_k + b) * each, each);
-}
-
 /* ---- one copy ---- */
-
-typedef struct copy {
-    bool column;
-    mpt_quantize_job job;
-    case_result expected;
-    rig_tensor data, factor;
-} copy;
 
 static float number_at(const input *in, const mpt_packed *p, int64_t r, int64_t k) {
     int64_t row = p->column ? k : r, col = p->column ? r : k;
@@ -128,25 +96,28 @@ static void compare_codes(rig *r, const input *in, const copy *c, const uint8_t 
               at == n ? 0 : c->expected.codes[at]);
 }
 
+/* Bytes from...to of what the device has, against those of the CPU. */
+static void compare_part(rig *r, const uint8_t *got, const uint8_t *image, size_t from,
+                         size_t to, const char *what) {
+    size_t at = from;
+    while (at < to && got[at] == image[at])
+        at++;
+    rig_check(r, at >= to, "%s: byte %zu is 0x%02x, not 0x%02x", what, at - from,
+              at < to ? got[at] : 0, at < to ? image[at] : 0);
+}
+
 static void compare_image(rig *r, const input *in, const copy *c, const uint8_t *got,
                           const char *name) {
     const mpt_packed *p = &c->data.packed;
     uint8_t *image = rig_host(p->bytes);
-    size_t turned_end = p->scales ? p->scales : p->bytes, at;
+    char what[600];
+    copy_image(c, image);
+    snprintf(what, sizeof what, "%s, %s, turned codes", name, in->name);
     if (p->turned)
-        turn(p, c->expected.codes, image + p->turned);
+        compare_part(r, got, image, p->turned, p->bytes, what);
+    snprintf(what, sizeof what, "%s, %s, scales", name, in->name);
     if (p->scales)
-        place_scales(p, c->expected.scales, image);
-    for (at = p->turned ? p->turned : turned_end; at < turned_end && got[at] == image[at];)
-        at++;
-    rig_check(r, at >= turned_end, "%s, %s: byte %zu of the turned codes is 0x%02x, not 0x%02x",
-              name, in->name, at - p->turned, at < p->bytes ? got[at] : 0,
-              at < p->bytes ? image[at] : 0);
-    for (at = p->scales ? p->scales : p->bytes; at < p->bytes && got[at] == image[at];)
-        at++;
-    rig_check(r, at >= p->bytes, "%s, %s: byte %zu of the scales is 0x%02x, not 0x%02x", name,
-              in->name, at - p->scales, at < p->bytes ? got[at] : 0,
-              at < p->bytes ? image[at] : 0);
+        compare_part(r, got, image, p->scales, p->bytes, what);
     free(image);
 }
 
@@ -170,58 +141,33 @@ static void compare_copy(rig *r, const input *in, const copy *c, const char *nam
     free(factor);
 }
 
-/* The job as a node's would be: keys, the signs of the rotation. */
-static copy copy_of(rig *r, const input *in, const mpt_quantizer *q, bool column) {
-    copy c = {.column = column};
-    c.job = (mpt_quantize_job){.q = q, .x = in->x, .rows = in->rows, .cols = in->cols};
-    c.job.column = column;
-    c.job.bf16 = in->dtype == MPT_DTYPE_BF16;
-    c.job.key = (mpt_random_key){.seed = r->env.seed,
-                                 .operand = column ? 0x1357u : 0x2468u,
-                                 .step = r->env.step};
-    if (q->hadamard.size)
-        mpt_hadamard_signs(&q->hadamard, &c.job.key, column ? 5 : 6, c.job.signs);
-    c.expected = case_result_for(&c.job);
-    c.job = case_job(c.job, &c.expected, CASE_CODES | CASE_DECODED);
-    mpt_packed packed = mpt_packed_of(q, column, in->rows, in->cols, true);
-    c.data = rig_packed(r, &packed);
-    int64_t factors = q->outer == MPT_OUTER_ROW ? packed.rows : 1;
-    c.factor = rig_tensor_of(r, MPT_DTYPE_FP32, MPT_STORAGE_HOST, factors, 0, NULL);
-    return c;
-}
-
-static void copy_free(rig *r, copy *c) {
-    rig_tensor_free(r, &c->data);
-    rig_tensor_free(r, &c->factor);
-    case_free(&c->expected);
-}
-
-static void run_on_host(copy *row, copy *col) {
-    row->job.scratch = case_buffer(mpt_quantize_scratch(&row->job));
-    col->job.scratch = case_buffer(mpt_quantize_both_scratch(&row->job, &col->job));
-    mpt_quantize_both(&row->job, &col->job);
-    free(row->job.scratch);
-    free(col->job.scratch);
+/* A node that makes both copies of x. */
+static rig_call call_of(rig_tensor *x, copy *row, copy *col) {
+    rig_call call = {.node = {.op = MPT_OP_quantize, .n_in = 5, .n_out = 4},
+                     .in = {x},
+                     .out = {&row->data, &row->factor, &col->data, &col->factor}};
+    mpt_attrs *a = &call.node.attrs;
+    a->has_row = a->has_col = true;
+    a->row = *row->job.q;
+    a->col = *col->job.q;
+    a->row_operand = COPY_ROW_OPERAND;
+    a->col_operand = COPY_COL_OPERAND;
+    a->row_scope = COPY_ROW_SCOPE;
+    a->col_scope = COPY_COL_SCOPE;
+    return call;
 }
 
 /* Both copies of one input by one quantizer, here and there. */
 static void compare_input(rig *r, const mpt_quantizer *q, input in) {
-    copy row = copy_of(r, &in, q, false), col = copy_of(r, &in, q, true);
+    mpt_quantize_job job = {.q = q, .x = in.x, .rows = in.rows, .cols = in.cols};
+    job.bf16 = in.dtype == MPT_DTYPE_BF16;
+    copy row = copy_of(r, &job, false), col = copy_of(r, &job, true);
     rig_tensor x = rig_tensor_of(r, in.dtype, in.storage, in.rows, in.cols, in.x);
-    rig_call call = {.node = {.op = MPT_OP_quantize, .n_in = 5, .n_out = 4},
-                     .in = {&x},
-                     .out = {&row.data, &row.factor, &col.data, &col.factor}};
-    mpt_attrs *a = &call.node.attrs;
-    a->has_row = a->has_col = true;
-    a->row = a->col = *q;
-    a->row_operand = row.job.key.operand;
-    a->col_operand = col.job.key.operand;
-    a->row_scope = 6;
-    a->col_scope = 5;
+    rig_call call = call_of(&x, &row, &col);
     if (rig_prepare(r, &call)) {
-        char name[400], text[360];
+        char name[400], text[320];
         rig_launch(r, &call);
-        run_on_host(&row, &col);
+        copy_run_both(&row, &col);
         any_text(q, text, sizeof text);
         snprintf(name, sizeof name, "row copy by %s (%s)", q->name, text);
         compare_copy(r, &in, &row, name);
@@ -233,4 +179,48 @@ static void compare_input(rig *r, const mpt_quantizer *q, input in) {
     copy_free(r, &row);
     copy_free(r, &col);
     free(in.x);
+}
+
+/* ---- all of them ---- */
+
+static void test_P68_every_input(rig *r, const mpt_quantizer *q) {
+    const int offsets = r->simulated ? 2 : LANES, longest = r->simulated ? 2 : LONGEST;
+    for (int offset = 0; offset < offsets; offset++)
+        for (int order = 0; order < 3; order++)
+            compare_input(r, q, every_bf16(r, order, 256, r->simulated ? offset * 7 : offset));
+    for (int length = 1; length <= longest; length++)
+        compare_input(r, q, every_bf16(r, 2, r->simulated ? 16 * length + 1 : length, 0));
+    for (int offset = 0; offset < offsets; offset++)
+        compare_input(r, q, edges(q->format, offset));
+}
+
+/* Shapes, kinds of numbers and quantizers by chance. */
+static void test_P68_any_quantizer(rig *r, uint64_t seed) {
+    any_case any = any_case_of(seed, false);
+    input in = {.dtype = MPT_DTYPE_FP32, .storage = MPT_STORAGE_HOST};
+    in.rows = any.job.rows;
+    in.cols = any.job.cols;
+    in.x = any.x;
+    snprintf(in.name, sizeof in.name, "seed %llu, %lldx%lld", (unsigned long long)seed,
+             (long long)in.rows, (long long)in.cols);
+    if (any.q.scale.kind == MPT_SCALING_DELAYED)
+        any.q.scale.kind = MPT_SCALING_CURRENT; /* as in its first step */
+    compare_input(r, &any.q, in);
+}
+
+void rig_quantizers(rig *r) {
+    mpt_quantizer q;
+    for (int i = 0; rig_quantizer(i, &q); i++) {
+        long long checks = r->checks, faults = r->faults;
+        test_P68_every_input(r, &q);
+        fprintf(r->out, "%-28s %lld comparisons, %lld differ\n", q.name, r->checks - checks,
+                r->faults - faults);
+        fflush(r->out);
+    }
+    int seeds = r->simulated ? 30 : 2000;
+    long long checks = r->checks, faults = r->faults;
+    for (int seed = 0; seed < seeds; seed++)
+        test_P68_any_quantizer(r, (uint64_t)seed);
+    fprintf(r->out, "%-28s %lld comparisons, %lld differ\n", "any quantizer",
+            r->checks - checks, r->faults - faults);
 }

@@ -17,7 +17,7 @@ static void give_up(const rig *r, const char *what) {
 }
 
 bool rig_open(rig *r, const char *folder, char why[RIG_WHY]) {
-    *r = (rig){.simulated = rig_is_simulated, .out = r->out};
+    *r = (rig){.simulated = rig_is_simulated, .planted = r->planted, .out = r->out};
     if (mpt_ctx_create(NULL, &r->ctx) != MPT_OK)
         give_up(NULL, "out of memory");
     r->backend = rig_find(folder, r->ctx, why);
@@ -141,8 +141,11 @@ void rig_bytes(rig *r, const rig_tensor *t, void *to, const char *what) {
             rig_check(r, false, "%s: byte %d behind its end was written", what, i);
             break;
         }
-    if (to)
-        rig_read(r, to, t->at.data, t->bytes);
+    if (!to)
+        return;
+    rig_read(r, to, t->at.data, t->bytes);
+    if (r->planted && r->reads++ % 2 == 0)
+        ((unsigned char *)to)[t->bytes / 2] ^= 0x10;
 }
 
 /* ---- nodes ---- */

@@ -17,8 +17,11 @@ enum { RIG_SHOWN = 40, RIG_WHY = 512 };
 typedef struct rig {
     const mpt_backend *backend;
     bool simulated; /* slow: parts take less of everything */
+    bool planted;   /* a bit of every second tensor that is read is spoilt: a part that finds
+                       nothing then is blind */
+    long long reads;
     mpt_gpu gpu;
-    mpt_run_env env;  /* as the host knows it; rig_set_env() takes it to the device */
+    mpt_run_env env; /* as the host knows it; rig_set_env() takes it to the device */
     mpt_ctx *ctx;
     FILE *out;
     long long checks, faults;
@@ -68,7 +71,7 @@ void rig_bytes(rig *r, const rig_tensor *t, void *to, const char *what);
 /* ---- nodes ---- */
 
 typedef struct rig_call {
-    mpt_node node; /* ids of values are set by rig_prepare */
+    mpt_node node;                                 /* ids of values are set by rig_prepare */
     rig_tensor *in[MPT_MAX_IN], *out[MPT_MAX_OUT]; /* NULL: absent */
     /* ---- set by rig_prepare ---- */
     const mpt_kernel *kernel;
@@ -85,6 +88,9 @@ void rig_done(rig *r, rig_call *call);
 double rig_seconds(rig *r, const rig_call *call, int launches);
 
 /* ---- the parts ---- */
+
+/* The quantizers of the recipes, one after the other; false behind the last: quantizers.c */
+bool rig_quantizer(int i, mpt_quantizer *out);
 
 void rig_quantizers(rig *r); /* conformance.c */
 void rig_products(rig *r);   /* products.c */

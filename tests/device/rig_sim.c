@@ -48,10 +48,8 @@ static const mpt_device_ops sim_ops = {.open = sim_open,
 
 static const mpt_kernel *const sim_tables[] = {mpt_kernels_cuda, NULL};
 
-static const mpt_backend sim_backend = {.api = MPT_BACKEND_API,
-                                        .name = "cuda",
-                                        .tables = sim_tables,
-                                        .device = &sim_ops};
+static const mpt_backend sim_backend = {
+    .api = MPT_BACKEND_API, .name = "cuda", .tables = sim_tables, .device = &sim_ops};
 
 const mpt_backend *rig_find(const char *folder, mpt_ctx *ctx, char why[RIG_WHY]) {
     (void)folder;
