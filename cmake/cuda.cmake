@@ -8,8 +8,10 @@ check_language(CXX)
 if(CMAKE_CXX_COMPILER)
   enable_language(CXX)
   file(GLOB CUSIM_SOURCES CONFIGURE_DEPENDS kernels/cuda/sim/*.cpp)
+  set(CUSIM_C ${CUDA_C}) # without what only a toolkit has
+  list(FILTER CUSIM_C EXCLUDE REGEX "/runtime_cuda\\.c$")
   set_source_files_properties(${CUDA_KERNELS} PROPERTIES LANGUAGE CXX)
-  add_library(mpt_cusim STATIC EXCLUDE_FROM_ALL ${CUDA_KERNELS} ${CUDA_C} ${CUSIM_SOURCES})
+  add_library(mpt_cusim STATIC EXCLUDE_FROM_ALL ${CUDA_KERNELS} ${CUSIM_C} ${CUSIM_SOURCES})
   target_compile_options(mpt_cusim PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-xc++ -std=c++17 -Wall
     -Wextra -Werror -ffp-contract=off -fno-math-errno -fno-trapping-math>)
   target_include_directories(mpt_cusim PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/runtime
