@@ -358,7 +358,9 @@ static mpt_status read_options(compiling *c, const mpt_compile_options *options)
         return MPT_FAIL(c->ctx, MPT_INVALID, MPT_NOWHERE,
                         "mpt_compile: options.model is %d, which is no choice of a model",
                         (int)o->model);
-    c->backend = (unsigned)o->device <= MPT_DEVICE_CPU ? mpt_backend_get(o->device) : NULL;
+    c->backend = o->device == MPT_DEVICE_CUDA            ? c->ctx->device_backend
+                 : (unsigned)o->device <= MPT_DEVICE_CPU ? mpt_backend_get(o->device)
+                                                         : NULL;
     if (!c->backend)
         return MPT_FAIL(c->ctx, MPT_INVALID, MPT_NOWHERE,
                         "mpt_compile: options.device is %d, which is no device",

@@ -3,7 +3,7 @@
  * Nothing that is given to the stream runs before somebody waits for it. Memory is the host's,
  * but closed to it while no kernel runs, so that a host that reads it dies at that line; it is
  * full of NaN at first, ends at a closed page, and what is not given back is a fault. */
-#include "kernels/cuda/sim/cusim.h"
+#include "kernels/cuda/gpu.h"
 
 extern "C" {
 #include "kernels/cuda/runtime.h"
@@ -22,7 +22,7 @@ namespace {
 
 constexpr size_t page = 4096, alignment = 256, all_memory = size_t(1) << 30;
 
-using recording = std::vector<cusim::launch_record>;
+using records = std::vector<cusim::launch_record>;
 
 struct mapping {
     char *start;  /* of what the mapping holds, closed page at its end not counted */
@@ -31,7 +31,7 @@ struct mapping {
 };
 
 struct device : cusim::stream {
-    recording queue; /* given and not run */
+    records queue; /* given and not run */
     std::vector<mapping> memory;
     size_t used = 0;
 };
@@ -62,7 +62,7 @@ class opened {
 };
 
 void run_queue(device *d) {
-    recording work;
+    records work;
     work.swap(d->queue);
     if (work.empty())
         return;
@@ -178,7 +178,7 @@ extern "C" bool mpt_gpu_record(mpt_gpu *gpu) {
     device *d = device_of(gpu);
     if (is_recording(d))
         return fail(gpu, "the stream is recorded already");
-    d->recording = new recording;
+    d->recording = new records;
     return !gpu->error;
 }
 
@@ -188,13 +188,13 @@ extern "C" void *mpt_gpu_recorded(mpt_gpu *gpu) {
         fail(gpu, "the stream is not recorded");
         return nullptr;
     }
-    recording *made = d->recording;
+    records *made = d->recording;
     d->recording = &d->queue;
     return made;
 }
 
 extern "C" bool mpt_gpu_replay(mpt_gpu *gpu, void *of) {
-    const recording *r = static_cast<const recording *>(of);
+    const records *r = static_cast<const records *>(of);
     device *d = device_of(gpu);
     d->queue.insert(d->queue.end(), r->begin(), r->end());
     return !gpu->error;
@@ -202,7 +202,7 @@ extern "C" bool mpt_gpu_replay(mpt_gpu *gpu, void *of) {
 
 extern "C" void mpt_gpu_forget(mpt_gpu *gpu, void *of) {
     run_queue(device_of(gpu));
-    delete static_cast<recording *>(of);
+    delete static_cast<records *>(of);
 }
 
 /* ---- for tests ---- */
