@@ -1,6 +1,7 @@
 /* What a program and a module have to agree in, as this side was compiled. */
 #include "kernels/module.h"
 
+#include "kernels/cuda/device.h"
 #include "kernels/packed.h"
 #include "kernels/quantize.h"
 
@@ -13,7 +14,8 @@ const mpt_module_size mpt_module_sizes[] = {
     SIZE(mpt_quantizer) /* in a node's attributes */
     SIZE(mpt_tensor)    /* in mpt_kernel_args */
     SIZE(mpt_packed)    /* of a tensor */
-    SIZE(mpt_quantize_counts) SIZE(mpt_run_env) SIZE(mpt_kernel_args) SIZE(mpt_kernel){NULL, 0},
+    SIZE(mpt_quantize_counts) SIZE(mpt_run_env) SIZE(mpt_kernel_args) SIZE(mpt_kernel)
+    SIZE(mpt_gpu) SIZE(mpt_device_ops) SIZE(mpt_backend){NULL, 0},
 };
 #undef SIZE
 

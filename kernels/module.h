@@ -9,7 +9,7 @@
 #ifndef MPT_KERNELS_MODULE_H
 #define MPT_KERNELS_MODULE_H
 
-#include "base/base.h"
+#include "kernels/backend.h"
 
 enum { MPT_MODULE_API = 1 };
 
@@ -28,8 +28,6 @@ typedef struct mpt_module_device {
 
 enum { MPT_MODULE_WHY = 512 };
 
-struct mpt_backend;
-
 typedef struct mpt_module {
     int api;             /* MPT_MODULE_API */
     const char *version; /* of mpt */
@@ -37,7 +35,7 @@ typedef struct mpt_module {
     const char *numbers; /* ops and formats in the order of their numbers */
     /* Looks for a device. False: there is none, and `why` says what is missing. */
     bool (*probe)(mpt_module_device *out, char why[MPT_MODULE_WHY]);
-    const struct mpt_backend *backend;
+    const mpt_backend *backend;
 } mpt_module;
 
 typedef const mpt_module *(*mpt_module_fn)(void);

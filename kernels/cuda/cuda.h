@@ -14,4 +14,7 @@
 #undef MPT_CUDA_ROW
 #undef MPT_CUDA_ROW_SCRATCH
 
+struct mpt_backend;
+extern const struct mpt_backend mpt_backend_cuda; /* backend_cuda.c */
+
 #endif

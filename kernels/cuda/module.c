@@ -3,8 +3,8 @@
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 
-#include "kernels/backend.h"
 #include "kernels/cuda/capability.h"
+#include "kernels/cuda/cuda.h"
 #include "kernels/module.h"
 
 /* "13.0", of a version as CUDA numbers it. */

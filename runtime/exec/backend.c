@@ -6,9 +6,9 @@ static const mpt_kernel *const cpu_tables[] = {mpt_kernels_cpu, mpt_kernels_ref,
 
 static const mpt_backend backends[] = {
     {MPT_BACKEND_API, "ref", "the definition: plain loops in one fixed order", ref_tables,
-     mpt_alloc, mpt_free},
+     mpt_alloc, mpt_free, NULL},
     {MPT_BACKEND_API, "cpu", "OpenMP and oneDNN, ref where it has no kernel", cpu_tables,
-     mpt_alloc, mpt_free},
+     mpt_alloc, mpt_free, NULL},
 };
 
 const mpt_backend *mpt_backend_get(mpt_device device) {

@@ -391,7 +391,7 @@ static void test_create_when_backend_is_of_another_version_then_refused(void **s
     f.program->backend = &other;
     assert_int_equal(mpt_executor_create(f.program, &executor), MPT_UNSUPPORTED);
     assert_string_equal(mpt_ctx_error(f.ctx)->message,
-                        "backend ref was made for version 2 of the interface, not 1");
+                        "backend ref was made for version 3 of the interface, not 2");
     assert_null(executor);
     teardown(&f);
 }
