@@ -66,20 +66,21 @@ static void add_row(mpt_table *table, const mpt_graph *graph, const mpt_node *no
     mpt_table_cell(table, "%" PRId64, s.nonfinite);
 }
 
-/* The inputs of the first micro-batch of step 0, as the trainer fills them. */
+/* The inputs of the first micro-batch of step 0, as the trainer fills them. `row` has room for
+ * three rows of the batch. */
 static void fill_inputs(const mpt_program *program, const mpt_graph *graph,
-                        mpt_executor *executor) {
-    int64_t sequence = program->train.sequence;
-    int32_t *tokens = mpt_executor_tensor(executor, graph->tokens)->data;
-    int32_t *targets = mpt_executor_tensor(executor, graph->targets)->data;
-    for (int64_t row = 0; row < graph->batch; row++)
-        mpt_data_train(program->data, program->train.seed, 0, row, tokens + row * sequence,
-                       targets + row * sequence);
-    if (graph->positions < 0)
-        return;
-    int32_t *positions = mpt_executor_tensor(executor, graph->positions)->data;
-    for (int64_t i = 0; i < graph->batch * sequence; i++)
-        positions[i] = (int32_t)(i % sequence);
+                        mpt_executor *executor, int32_t *row) {
+    int64_t n = program->train.sequence;
+    int32_t *tokens = row, *targets = row + n, *positions = row + 2 * n;
+    for (int64_t i = 0; i < n; i++)
+        positions[i] = (int32_t)i;
+    for (int64_t b = 0; b < graph->batch; b++) {
+        mpt_data_train(program->data, program->train.seed, 0, b, tokens, targets);
+        mpt_executor_write(executor, graph->tokens, b * n, n, tokens);
+        mpt_executor_write(executor, graph->targets, b * n, n, targets);
+        if (graph->positions >= 0)
+            mpt_executor_write(executor, graph->positions, b * n, n, positions);
+    }
 }
 
 static mpt_run_env first_env(const mpt_program *program) {
@@ -95,15 +96,33 @@ static void run_and_measure(const mpt_program *program, mpt_executor *executor,
                             mpt_table *table) {
     const mpt_phase_program *phase = program->phases[0];
     mpt_run_env env = first_env(program);
-    fill_inputs(program, phase->graph, executor);
     for (int s = 0; s < phase->segment[MPT_PASS_UPDATE]; s++) {
         const mpt_node *node = &phase->graph->nodes[phase->steps[s].node];
         mpt_executor_run_step(executor, s, &env);
         for (int k = 0; node->op != MPT_OP_zero && k < node->n_out; k++)
             if (node->out[k] >= 0)
                 add_row(table, phase->graph, node, node->out[k],
-                        mpt_executor_tensor(executor, node->out[k]));
+                        mpt_executor_fetch(executor, node->out[k]));
     }
+}
+
+/* A state, its executor, and the inputs; the caller ends the first two, also on failure. */
+static mpt_status make_ready(const mpt_program *program, mpt_state **out_state,
+                             mpt_executor **out_executor) {
+    const mpt_phase_program *phase = program->phases[0];
+    size_t bytes = 3 * (size_t)program->train.sequence * sizeof(int32_t);
+    MPT_TRY(mpt_state_create((mpt_phase_list){program->phases, 1}, out_state));
+    mpt_state_initialize(*out_state, phase->graph, program->train.seed, program->n_threads);
+    MPT_TRY(mpt_executor_create(phase, out_executor));
+    MPT_TRY(mpt_state_place(*out_state, phase, *out_executor));
+    mpt_state_bind(*out_state, phase->graph, *out_executor);
+    int32_t *row = mpt_alloc(program->ctx, bytes);
+    if (!row)
+        return mpt_fail_memory(program->ctx, bytes);
+    fill_inputs(program, phase->graph, *out_executor, row);
+    mpt_state_push(*out_state);
+    mpt_free(program->ctx, row);
+    return MPT_OK;
 }
 
 mpt_status mpt_dump_run(const mpt_program *program, mpt_str *out) {
@@ -114,20 +133,17 @@ mpt_status mpt_dump_run(const mpt_program *program, mpt_str *out) {
         return MPT_FAIL(program->ctx, MPT_INVALID, MPT_NOWHERE,
                         "run: the program was compiled with own_tokens, and has no data");
     MPT_TRY(check_memory(program));
-    mpt_phase_list first = {program->phases, 1};
-    mpt_status status = mpt_state_create(first, &state);
-    if (status == MPT_OK)
-        status = mpt_executor_create(program->phases[0], &executor);
+    mpt_status status = make_ready(program, &state, &executor);
     if (status == MPT_OK) {
         mpt_table table;
-        mpt_state_initialize(state, graph, program->train.seed, program->n_threads);
-        mpt_state_bind(state, graph, executor);
+        float loss;
         mpt_table_init(&table, program->ctx, "pass|op|value|format|>min|>max|>rms|>not finite");
         run_and_measure(program, executor, &table);
         mpt_table_print(&table, out);
         mpt_table_deinit(&table);
-        const float *loss = mpt_executor_tensor(executor, graph->loss)->data;
-        mpt_str_printf(out, "\nloss %.6f\n", (double)*loss);
+        mpt_executor_read(executor, graph->loss, 0, 1, &loss);
+        mpt_str_printf(out, "\nloss %.6f\n", (double)loss);
+        status = mpt_executor_status(executor);
     }
     mpt_executor_destroy(executor);
     mpt_state_destroy(state);

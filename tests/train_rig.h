@@ -46,7 +46,8 @@ typedef struct rig_options {
     rig_choose_fn choose_eval; /* of an evaluation with a precision of its own; NULL: none */
     int n_threads;
     bool ref;
-    int recompute; /* blocks at a time; 0: none */
+    const mpt_backend *backend; /* one with a device; NULL: the host's, as `ref` says */
+    int recompute;              /* blocks at a time; 0: none */
     mpt_optimizer_kind optimizer;
     double lr, weight_decay, clip;
     int64_t batch;           /* 0: 4 */
@@ -174,10 +175,12 @@ static inline mpt_graph *rig_graph(const rig *r, const rig_options *o, bool back
 static inline mpt_phase_program *rig_schedule(rig *r, const rig_options *o, int index,
                                               mpt_graph *graph) {
     static const char *const names[RIG_PHASES] = {"main", "settle", "end"};
-    const mpt_backend *backend = mpt_backend_get(o->ref ? MPT_DEVICE_REF : MPT_DEVICE_CPU);
+    const mpt_backend *host = mpt_backend_get(o->ref ? MPT_DEVICE_REF : MPT_DEVICE_CPU);
+    const mpt_backend *backend = o->backend ? o->backend : host;
     mpt_schedule_options options = {backend->tables, o->n_threads};
     mpt_phase_program *phase = NULL;
     assert_mpt_ok(r->ctx, mpt_phase_program_create(graph, names[index], &phase));
+    phase->backend = o->backend;
     assert_mpt_ok(r->ctx, mpt_schedule_select(phase, &options));
     assert_mpt_ok(r->ctx, mpt_schedule_order(phase));
     assert_mpt_ok(r->ctx, mpt_schedule_plan_memory(phase));
@@ -282,8 +285,9 @@ static inline float *rig_weights(rig *r, const char *name, int64_t *n) {
 /* Hash of all masters and moments. */
 static inline uint64_t rig_state_hash(const rig *r) {
     const mpt_graph *graph = r->phases[0]->graph;
-    const mpt_state *state = r->trainer->state;
+    mpt_state *state = r->trainer->state;
     uint64_t hash = 0;
+    assert_mpt_ok(r->ctx, mpt_state_see(state, MPT_STATE_ALL));
     for (int p = 0; p < graph->n_params; p++) {
         size_t n = (size_t)mpt_value_elements(&graph->values[graph->params[p].value]);
         float *const buffers[] = {state->master[p], state->moment[0][p], state->moment[1][p]};

@@ -19,4 +19,7 @@ void mpt_cuda_linear_plain(const mpt_kernel_args *args);
 void mpt_cuda_linear_dgrad_plain(const mpt_kernel_args *args);
 void mpt_cuda_linear_wgrad_plain(const mpt_kernel_args *args);
 
+struct mpt_backend;
+extern const struct mpt_backend mpt_backend_cuda; /* backend_cuda.c */
+
 #endif

@@ -24,7 +24,7 @@ typedef struct mpt_gpu {
     size_t workspace_bytes;
     const char *error; /* how it failed first, static text; NULL: it has not */
     char name[64];
-    int capability; /* 90: compute capability 9.0 */
+    int capability;                  /* 90: compute capability 9.0 */
     size_t memory_bytes, free_bytes; /* when it was opened */
 } mpt_gpu;
 

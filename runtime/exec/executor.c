@@ -2,12 +2,18 @@
  *
  * All memory is there before the first step: one block for what the program planned, the
  * trainer's buffers for state. A step gathers its tensors on the stack, runs, and rounds what
- * it put out to the format that stage 5 gave it. Stage 10 (train/) calls this. */
+ * it put out to the format that stage 5 gave it. Where the block is a device's, kernels round
+ * as they store, and whole ranges of steps are recorded and replayed (replay.h), as long as
+ * nobody looks on. Stage 10 (train/) calls this. */
 #include "exec/executor.h"
 
 #include <omp.h>
 
+#include <string.h>
+
 #include "exec/backend.h"
+#include "exec/replay.h"
+#include "exec/stream.h"
 #include "kernels/quantize.h"
 #include "kernels/tensor.h"
 
@@ -15,6 +21,8 @@ struct mpt_executor {
     mpt_ctx *ctx;
     const mpt_phase_program *program;
     const mpt_backend *backend;
+    mpt_stream *stream; /* NULL: the host's memory */
+    mpt_replay replay;  /* on a device */
     char *block;
     bool owns_block;     /* else another phase's executor does */
     mpt_tensor *tensors; /* one a value */
@@ -31,6 +39,10 @@ static mpt_tensor tensor_of(const mpt_phase_program *program, char *block, int v
     mpt_tensor tensor = {.dtype = value->dtype, .rank = value->rank};
     for (int i = 0; i < value->rank; i++)
         tensor.dims[i] = value->dims[i];
+    if (program->storage) {
+        tensor.storage = program->storage[v];
+        tensor.packed = tensor.storage == MPT_STORAGE_PACKED ? &program->packed[v] : NULL;
+    }
     if (!place->state && place->last >= 0)
         tensor.data = block + place->offset;
     return tensor;
@@ -64,45 +76,99 @@ static void use_block(mpt_executor *executor, char *block, bool owned) {
         executor->tensors[v] = tensor_of(executor->program, block, v);
 }
 
-mpt_status mpt_executor_create(const mpt_phase_program *program, mpt_executor **out) {
-    MPT_TRY(create_empty(program, out));
-    char *block = (*out)->backend->alloc(program->ctx, program->arena_bytes);
-    if (!block) {
-        mpt_executor_destroy(*out);
-        *out = NULL;
-        return mpt_fail_memory(program->ctx, program->arena_bytes);
+/* What the largest value of a program takes, as the host has it and as it is packed. */
+static mpt_status reserve(const mpt_executor *executor) {
+    const mpt_phase_program *program = executor->program;
+    size_t raw = 0, floats = 0;
+    for (int v = 0; v < program->graph->n_values; v++) {
+        size_t n = (size_t)mpt_value_elements(&program->graph->values[v]);
+        size_t here = program->storage[v] == MPT_STORAGE_HOST ? 0 : program->placement[v].bytes;
+        raw = here > raw ? here : raw;
+        floats = n > floats ? n : floats;
     }
-    use_block(*out, block, true);
+    return mpt_stream_reserve(executor->stream, program->graph->n_operands, raw,
+                              mpt_size_mul(floats, sizeof(float)));
+}
+
+static mpt_status create_on_device(mpt_executor *executor) {
+    void *block = NULL;
+    MPT_TRY(mpt_stream_open(executor->ctx, executor->backend, &executor->stream));
+    MPT_TRY(reserve(executor));
+    MPT_TRY(mpt_stream_alloc(executor->stream, "what a step works in",
+                             executor->program->arena_bytes, &block));
+    use_block(executor, block, true);
+    return MPT_OK;
+}
+
+static mpt_status create_on_host(mpt_executor *executor) {
+    char *block = executor->backend->alloc(executor->ctx, executor->program->arena_bytes);
+    if (!block)
+        return mpt_fail_memory(executor->ctx, executor->program->arena_bytes);
+    use_block(executor, block, true);
+    return MPT_OK;
+}
+
+mpt_status mpt_executor_create(const mpt_phase_program *program, mpt_executor **out) {
+    mpt_executor *executor;
+    *out = NULL;
+    MPT_TRY(create_empty(program, &executor));
+    mpt_status status =
+        executor->backend->device ? create_on_device(executor) : create_on_host(executor);
+    if (status != MPT_OK) {
+        mpt_executor_destroy(executor);
+        return status;
+    }
+    *out = executor;
     return MPT_OK;
 }
 
 mpt_status mpt_executor_create_within(const mpt_phase_program *program,
                                       const mpt_executor *owner, mpt_executor **out) {
+    mpt_executor *executor;
     *out = NULL;
     if (program->arena_bytes > owner->program->arena_bytes ||
         program->backend != owner->program->backend)
         return MPT_FAIL(program->ctx, MPT_INTERNAL, MPT_NOWHERE,
                         "phase %s does not fit in the memory of phase %s", program->phase,
                         owner->program->phase);
-    MPT_TRY(create_empty(program, out));
-    use_block(*out, owner->block, false);
+    MPT_TRY(create_empty(program, &executor));
+    executor->stream = mpt_stream_share(owner->stream);
+    use_block(executor, owner->block, false);
+    mpt_status status = executor->stream ? reserve(executor) : MPT_OK;
+    if (status != MPT_OK) {
+        mpt_executor_destroy(executor);
+        return status;
+    }
+    *out = executor;
     return MPT_OK;
 }
 
 void mpt_executor_destroy(mpt_executor *executor) {
     if (!executor)
         return;
-    if (executor->owns_block)
+    if (executor->stream) {
+        mpt_replay_forget(&executor->replay, executor->stream);
+        if (executor->owns_block)
+            mpt_stream_free(executor->stream, executor->block);
+        mpt_stream_leave(executor->stream);
+    } else if (executor->owns_block) {
         executor->backend->free(executor->ctx, executor->block);
+    }
     mpt_free(executor->ctx, executor);
 }
 
 void mpt_executor_bind(mpt_executor *executor, mpt_value_id value, void *data) {
     executor->tensors[value].data = data;
+    if (executor->stream) /* recordings name the place before */
+        mpt_replay_forget(&executor->replay, executor->stream);
 }
 
 const mpt_tensor *mpt_executor_tensor(const mpt_executor *executor, mpt_value_id value) {
     return &executor->tensors[value];
+}
+
+mpt_stream *mpt_executor_stream(const mpt_executor *executor) {
+    return executor->stream;
 }
 
 void mpt_executor_watch(mpt_executor *executor, mpt_step_fn watch, void *ud) {
@@ -113,6 +179,40 @@ void mpt_executor_watch(mpt_executor *executor, mpt_step_fn watch, void *ud) {
 void mpt_executor_look(mpt_executor *executor, mpt_step_fn look, void *ud) {
     executor->look = look;
     executor->look_ud = ud;
+}
+
+/* ---- values ---- */
+
+/* Every element of the host takes 4 bytes. */
+static char *host_place(const mpt_tensor *t, int64_t at) {
+    return (char *)t->data + (size_t)at * sizeof(float);
+}
+
+void mpt_executor_write(mpt_executor *executor, mpt_value_id value, int64_t at, int64_t n,
+                        const void *from) {
+    const mpt_tensor *t = &executor->tensors[value];
+    if (executor->stream)
+        mpt_stream_write(executor->stream, t, at, n, from);
+    else if (t->data)
+        memcpy(host_place(t, at), from, (size_t)n * sizeof(float));
+}
+
+void mpt_executor_read(const mpt_executor *executor, mpt_value_id value, int64_t at, int64_t n,
+                       void *to) {
+    const mpt_tensor *t = &executor->tensors[value];
+    if (executor->stream)
+        mpt_stream_read(executor->stream, t, at, n, to);
+    else if (t->data)
+        memcpy(to, host_place(t, at), (size_t)n * sizeof(float));
+}
+
+const mpt_tensor *mpt_executor_fetch(const mpt_executor *executor, mpt_value_id value) {
+    const mpt_tensor *t = &executor->tensors[value];
+    return executor->stream ? mpt_stream_fetch(executor->stream, t) : t;
+}
+
+mpt_status mpt_executor_status(const mpt_executor *executor) {
+    return executor->stream ? mpt_stream_status(executor->stream) : MPT_OK;
 }
 
 /* ---- running ---- */
@@ -137,29 +237,80 @@ static void run_step(const mpt_executor *executor, int step, const mpt_run_env *
         out[k] =
             node->out[k] >= 0 ? executor->tensors[node->out[k]] : (mpt_tensor){.data = NULL};
     char *scratch = s->scratch_bytes ? executor->block + program->scratch_offset : NULL;
-    s->kernel->run(&(mpt_kernel_args){node, in, out, scratch, env, NULL});
-    round_outputs(node, out);
-    if (env->tally && env->tally->of_step[step] >= 0)
-        env->tally->runs[env->tally->of_step[step]]++;
+    mpt_gpu *gpu = executor->stream ? &executor->stream->gpu : NULL;
+    s->kernel->run(&(mpt_kernel_args){node, in, out, scratch, env, gpu});
+    if (!gpu)
+        round_outputs(node, out);
 }
 
-static void run_steps(const mpt_executor *executor, int from, int to, const mpt_run_env *env) {
-    const mpt_phase_program *program = executor->program;
-    int before = omp_get_max_threads();
-    mpt_run_env capped = *env;
-    if (capped.n_threads < 1 || capped.n_threads > program->n_threads)
-        capped.n_threads = program->n_threads;
-    omp_set_num_threads(capped.n_threads); /* of this thread alone; the host's own comes back */
+static void add_tally(const mpt_run_tally *tally, int from, int to) {
+    for (int step = from; tally && step < to; step++)
+        if (tally->of_step[step] >= 0)
+            tally->runs[tally->of_step[step]]++;
+}
+
+/* One step after the other, as those who look on hear of them; a device is waited for, so that
+ * it is at the step that they are told of. */
+static void walk(const mpt_executor *executor, int from, int to, const mpt_run_env *env) {
+    mpt_stream *stream = executor->stream;
     for (int step = from; step < to; step++) {
-        if (executor->watch)
+        if (executor->watch) {
+            if (stream)
+                (void)stream->ops->wait(&stream->gpu);
             executor->watch(executor->watch_ud, step);
-        run_step(executor, step, &capped);
+        }
+        run_step(executor, step, env);
         if (executor->look)
             executor->look(executor->look_ud, step);
     }
-    if (executor->watch)
+    if (executor->watch) {
+        if (stream)
+            (void)stream->ops->wait(&stream->gpu);
         executor->watch(executor->watch_ud, -1);
+    }
+}
+
+static void run_on_host(const mpt_executor *executor, int from, int to,
+                        const mpt_run_env *env) {
+    int before = omp_get_max_threads();
+    mpt_run_env capped = *env;
+    if (capped.n_threads < 1 || capped.n_threads > executor->program->n_threads)
+        capped.n_threads = executor->program->n_threads;
+    omp_set_num_threads(capped.n_threads); /* of this thread alone; the host's own comes back */
+    walk(executor, from, to, &capped);
     omp_set_num_threads(before);
+}
+
+typedef struct launching {
+    const mpt_executor *executor;
+    const mpt_run_env *env;
+} launching;
+
+/* A mpt_launch_fn. */
+static void launch(void *ud, int from, int to) {
+    const launching *l = ud;
+    walk(l->executor, from, to, l->env);
+}
+
+static void run_on_device(mpt_executor *executor, int from, int to, const mpt_run_env *env) {
+    mpt_stream *stream = executor->stream;
+    int n_operands = executor->program->graph->n_operands;
+    launching l = {executor, env};
+    mpt_stream_begin(stream, env, n_operands);
+    mpt_recording range = {from, to, env->evaluating, stream->gpu.counting, NULL};
+    if (executor->watch || executor->look || to - from < 2)
+        walk(executor, from, to, env);
+    else
+        mpt_replay_run(&executor->replay, stream, &range, launch, &l);
+    mpt_stream_end(stream, env, n_operands);
+}
+
+static void run_steps(mpt_executor *executor, int from, int to, const mpt_run_env *env) {
+    if (executor->stream)
+        run_on_device(executor, from, to, env);
+    else
+        run_on_host(executor, from, to, env);
+    add_tally(env->tally, from, to);
 }
 
 void mpt_executor_run(mpt_executor *executor, mpt_pass pass, const mpt_run_env *env) {

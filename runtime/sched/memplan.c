@@ -169,9 +169,14 @@ mpt_status mpt_memplan(mpt_ctx *ctx, mpt_lifetime *lives, int n, size_t *out_byt
 
 /* ---- the program's values ---- */
 
-/* On the host every element takes 4 bytes, whatever its format: see the head of graph.h. */
-static size_t value_bytes(const mpt_value *value) {
-    size_t bytes = sizeof(float);
+/* On the host every element takes 4 bytes, whatever its format: see the head of graph.h. A
+ * device has what is stored. */
+static size_t value_bytes(const mpt_phase_program *program, int v) {
+    const mpt_value *value = &program->graph->values[v];
+    mpt_storage storage = program->storage ? program->storage[v] : MPT_STORAGE_HOST;
+    if (storage == MPT_STORAGE_PACKED)
+        return program->packed[v].bytes;
+    size_t bytes = mpt_storage_bytes(storage);
     for (int i = 0; i < value->rank; i++)
         bytes = mpt_size_mul(bytes, (size_t)value->dims[i]);
     return bytes;
@@ -183,7 +188,7 @@ static void find_lives(mpt_phase_program *program) {
     mpt_placement *place = program->placement;
     for (int v = 0; v < graph->n_values; v++)
         place[v] = (mpt_placement){.state = mpt_value_is_state(graph->values[v].kind),
-                                   .bytes = value_bytes(&graph->values[v]),
+                                   .bytes = value_bytes(program, v),
                                    .first = program->n_steps,
                                    .last = -1};
     for (int s = 0; s < program->n_steps; s++) {
@@ -268,6 +273,7 @@ static mpt_status place_rest(mpt_phase_program *program, mpt_lifetime *lives,
 
 mpt_status mpt_schedule_plan_memory(mpt_phase_program *program) {
     size_t n_values = (size_t)program->graph->n_values;
+    MPT_TRY(mpt_schedule_choose_storage(program));
     program->placement =
         mpt_arena_alloc(&program->arena, mpt_size_mul(n_values, sizeof(mpt_placement)));
     if (!program->placement)

@@ -7,7 +7,8 @@
 #define MPT_SCHED_PROGRAM_H
 
 #include "graph/graph.h"
-#include "kernels/kernel.h"
+#include "kernels/backend.h"
+#include "kernels/packed.h"
 
 /* The classes `plan` counts memory by. */
 typedef enum mpt_memory_class {
@@ -44,8 +45,6 @@ typedef struct mpt_refusal {
     const char *why;
 } mpt_refusal;
 
-struct mpt_backend; /* exec/backend.h */
-
 typedef struct mpt_phase_program {
     mpt_ctx *ctx;
     mpt_arena arena;
@@ -56,15 +55,18 @@ typedef struct mpt_phase_program {
     mpt_step *steps;
     int segment[MPT_PASS_COUNT + 1]; /* steps of pass p: segment[p] ... segment[p + 1] - 1 */
     mpt_placement *placement;        /* one a value */
-    size_t arena_bytes;              /* one block for all that is not state */
-    size_t scratch_offset;           /* of the common scratch, inside that block */
+    mpt_storage
+        *storage;       /* one a value, of a program for a device's memory; NULL: the host's */
+    mpt_packed *packed; /* one a value: the layout of those whose storage is PACKED */
+    size_t arena_bytes; /* one block for all that is not state */
+    size_t scratch_offset; /* of the common scratch, inside that block */
     size_t bytes[MPT_MEMORY_CLASS_COUNT];
     char schedule_hash[17];
     int n_threads; /* that scratch was sized for: the executor uses no more */
     uint64_t seed; /* of the run: what random signs are drawn under, for the schedule's text */
     int n_refusals, cap_refusals;
-    mpt_refusal *refusals;             /* in the order of nodes */
-    const struct mpt_backend *backend; /* whose memory it runs in; NULL is the host's */
+    mpt_refusal *refusals;      /* in the order of nodes */
+    const mpt_backend *backend; /* whose memory it runs in; NULL is the host's */
 } mpt_phase_program;
 
 /* Stages 6 to 8 over a graph that stage 5 has finished. `tables` is a NULL-ended list, best
@@ -82,6 +84,10 @@ void mpt_phase_program_destroy(mpt_phase_program *program);
 mpt_status mpt_schedule_select(mpt_phase_program *program, const mpt_schedule_options *options);
 mpt_status mpt_schedule_order(mpt_phase_program *program);
 mpt_status mpt_schedule_plan_memory(mpt_phase_program *program);
+
+/* How each value lies in the memory of the program's device, where it has one: the first part
+ * of stage 8. */
+mpt_status mpt_schedule_choose_storage(mpt_phase_program *program);
 
 /* The small pure planner under it: lifetimes in, offsets out, peak returned. Best fit in a
  * sweep through time, forwards and backwards, the smaller of the two; alignment 64. */

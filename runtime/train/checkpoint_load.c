@@ -262,6 +262,7 @@ static mpt_status load(loader *l, const json_t *manifest) {
     MPT_TRY(match_weights(l));
     MPT_TRY(match_rows(l));
     MPT_TRY(keep_folder(l));
+    MPT_TRY(mpt_state_edit(l->trainer->state, MPT_STATE_ALL));
     copy(l);
     return MPT_OK;
 }

@@ -43,6 +43,7 @@ static mpt_status write_rows(const mpt_saved *list, const char *path) {
 static mpt_status write_state(const mpt_trainer *trainer, const char *folder) {
     char path[4200];
     mpt_saved list;
+    MPT_TRY(mpt_state_see(trainer->state, MPT_STATE_MOMENTS | MPT_STATE_SCALES));
     mpt_saved_init(&list, trainer->ctx);
     snprintf(path, sizeof path, "%s/" MPT_CHECKPOINT_STATE, folder);
     mpt_status status = mpt_trainer_saved((mpt_trainer *)(uintptr_t)trainer, &list);

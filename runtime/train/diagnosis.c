@@ -36,6 +36,8 @@ static bool count_bad(const float *x, int64_t n, mpt_bad_tensor *out) {
 
 static bool find_weight(const mpt_trainer *trainer, mpt_bad_tensor *out) {
     const mpt_graph *graph = mpt_trainer_graph(trainer);
+    if (mpt_state_see(trainer->state, MPT_STATE_MASTERS) != MPT_OK)
+        return false;
     for (int p = 0; p < graph->n_params; p++) {
         const mpt_value *value = &graph->values[graph->params[p].value];
         int64_t n = mpt_value_elements(value);
@@ -66,7 +68,7 @@ static float input_amax(const walk *w, const mpt_node *node) {
     float most = 0;
     for (int i = 0; i < node->n_in; i++) {
         const mpt_tensor *in =
-            node->in[i] >= 0 ? mpt_executor_tensor(w->runner.executor, node->in[i]) : NULL;
+            node->in[i] >= 0 ? mpt_executor_fetch(w->runner.executor, node->in[i]) : NULL;
         if (!in || !in->data || in->dtype == MPT_DTYPE_I32)
             continue;
         float a = mpt_amax_of(in->data, (size_t)mpt_tensor_elements(in));
@@ -82,7 +84,7 @@ static bool find_in_step(const walk *w, int step) {
     for (int k = 0; k < node->n_out; k++) {
         if (node->out[k] < 0)
             continue;
-        const mpt_tensor *t = mpt_executor_tensor(w->runner.executor, node->out[k]);
+        const mpt_tensor *t = mpt_executor_fetch(w->runner.executor, node->out[k]);
         if (!t->data || t->dtype == MPT_DTYPE_I32 ||
             mpt_all_finite(t->data, mpt_tensor_elements(t)))
             continue;
@@ -126,7 +128,8 @@ static bool find_output(walk *w) {
     return false;
 }
 
-static void find_first(mpt_trainer *trainer, const mpt_step_result *r, mpt_bad_tensor *out) {
+static mpt_status find_first(mpt_trainer *trainer, const mpt_step_result *r,
+                             mpt_bad_tensor *out) {
     const mpt_train *train = &trainer->program->train;
     int64_t n = train->batch * train->sequence;
     walk w = {.trainer = trainer, .step = r->step, .out = out};
@@ -135,10 +138,12 @@ static void find_first(mpt_trainer *trainer, const mpt_step_result *r, mpt_bad_t
     w.env.step = (uint32_t)r->step;
     w.env.evaluating = true;
     w.env.loss_seed = (float)(r->loss_scale / (double)mpt_count_targets(trainer->targets, n));
-    mpt_faults_weights(&trainer->faults, r->step, trainer->state);
+    MPT_TRY(mpt_faults_weights(&trainer->faults, r->step, trainer->state));
+    mpt_state_push(trainer->state);
     if (!find_weight(trainer, out) && !find_output(&w))
         *out = (mpt_bad_tensor){.place = MPT_BAD_NOWHERE};
-    mpt_faults_restore(&trainer->faults, r->step, trainer->state);
+    MPT_TRY(mpt_faults_restore(&trainer->faults, r->step, trainer->state));
+    return mpt_executor_status(w.runner.executor);
 }
 
 /* ---- the end ---- */
@@ -154,7 +159,7 @@ mpt_status mpt_trainer_give_up(mpt_trainer *trainer, const mpt_step_result *r,
     mpt_diagnosis *d = &trainer->diagnosis;
     *d = (mpt_diagnosis){.reason = reason, .step = r->step, .bad = trainer->bad};
     if (r->bad_tensor)
-        find_first(trainer, r, &d->first);
+        MPT_TRY(find_first(trainer, r, &d->first));
     mpt_watch_scale(&trainer->watch, trainer->attempted, trainer->scaler.loss_scale);
     MPT_TRY(write_event(trainer));
     return mpt_diagnosis_fail(trainer);

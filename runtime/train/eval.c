@@ -40,6 +40,7 @@ static double mean_loss(mpt_trainer *trainer, int64_t n, int64_t n_all) {
     env.evaluating = true; /* what is seen here must not enter the amax histories */
     double loss = 0, sequences = (double)n;
     trainer->has_gradients = false;
+    mpt_state_push(trainer->state);
     mpt_executor_run(runner.executor, MPT_PASS_PREPARE, &env);
     for (int64_t first = 0; first < n; first += batch, env.micro_batch++) {
         int64_t rows = n - first < batch ? n - first : batch;
@@ -65,6 +66,7 @@ mpt_status mpt_trainer_eval(mpt_trainer *trainer, int64_t max_windows, double *o
     int64_t n_all = mpt_data_n_windows(program->data);
     int64_t n = max_windows > 0 && max_windows < n_all ? max_windows : n_all;
     *out_loss = n > 0 ? mean_loss(trainer, n, n_all) : NAN;
+    MPT_TRY(mpt_executor_status(mpt_trainer_runner(trainer, true).executor));
     if (n == 0 && !trainer->told_empty)
         mpt_log(trainer->ctx, MPT_LOG_WARNING,
                 "no validation: %s leave no sequence over for it",

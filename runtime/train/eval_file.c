@@ -208,13 +208,16 @@ static mpt_status lay_out(output *o, bool gradients) {
     return MPT_OK;
 }
 
-static void write_gradients(const output *o) {
+static mpt_status write_gradients(const output *o) {
+    if (o->n_specs > FIRST_GRADIENT)
+        MPT_TRY(mpt_state_see(o->trainer->state, MPT_STATE_GRADS));
     for (int i = 0; i < o->n_specs - FIRST_GRADIENT; i++) {
         const mpt_weight *weight = &o->map.weights[i];
         mpt_weight_get(weight, o->trainer->state->grad[weight->param], 0,
                        mpt_weight_elements(weight),
                        mpt_safetensors_data(o->writer, FIRST_GRADIENT + i));
     }
+    return MPT_OK;
 }
 
 static void count_hits(const mpt_trainer *trainer, const float *logits,
@@ -244,8 +247,7 @@ static mpt_status compute(output *o, bool gradients, mpt_eval_result *result) {
     loss = (float)result->loss;
     memcpy(mpt_safetensors_data(o->writer, LOSS), &loss, sizeof loss);
     count_hits(trainer, logits, result);
-    write_gradients(o);
-    return MPT_OK;
+    return write_gradients(o);
 }
 
 static mpt_status write_file(output *o, const mpt_eval_options *options,

@@ -3,7 +3,7 @@
  * As in an evaluation (eval.c), which runs between two steps as well, nothing that outlives a
  * step is written but the gradients, which the next step zeroes. Logits are an activation whose
  * memory later steps of the program use again, so they are copied right before the loss reads
- * them: the steps of FORWARD run one by one. */
+ * them: FORWARD runs in two parts. */
 #include "train/trainer.h"
 
 #include <math.h>
@@ -48,12 +48,16 @@ static mpt_status check_options(const mpt_trainer *trainer, const mpt_forward_op
 void mpt_runner_look(const mpt_runner *runner, const mpt_run_env *env, mpt_logits_fn look,
                      void *ud) {
     const int *segment = runner->program->segment;
-    for (int i = segment[MPT_PASS_FORWARD]; i < segment[MPT_PASS_FORWARD + 1]; i++) {
+    int from = segment[MPT_PASS_FORWARD], end = segment[MPT_PASS_FORWARD + 1];
+    for (int i = from; i < end; i++) {
         const mpt_node *node = &runner->graph->nodes[runner->program->steps[i].node];
-        if (node->op == MPT_OP_cross_entropy)
-            look(ud, mpt_executor_tensor(runner->executor, node->in[0]));
-        mpt_executor_run_step(runner->executor, i, env);
+        if (node->op != MPT_OP_cross_entropy)
+            continue;
+        mpt_executor_run_range(runner->executor, from, i, env);
+        look(ud, mpt_executor_fetch(runner->executor, node->in[0]));
+        from = i;
     }
+    mpt_executor_run_range(runner->executor, from, end, env);
 }
 
 /* A mpt_logits_fn: copies them to where `ud` points, where it does. */
@@ -63,10 +67,13 @@ static void copy_logits(void *ud, const mpt_tensor *logits) {
 }
 
 /* Takes the loss scale out of the gradients: exact where it is a power of two. */
-static void unscale(const mpt_trainer *trainer) {
+static mpt_status unscale(const mpt_trainer *trainer) {
     const mpt_graph *graph = mpt_trainer_graph(trainer);
     float factor = (float)(1 / trainer->scaler.loss_scale);
-    for (int p = 0; factor != 1.0f && p < graph->n_params; p++) {
+    if (factor == 1.0f)
+        return MPT_OK;
+    MPT_TRY(mpt_state_edit(trainer->state, MPT_STATE_GRADS));
+    for (int p = 0; p < graph->n_params; p++) {
         const mpt_value *value = &graph->values[graph->params[p].grad];
         int64_t n = mpt_value_elements(value);
         float *grad = trainer->state->grad[p];
@@ -74,6 +81,7 @@ static void unscale(const mpt_trainer *trainer) {
             grad[i] *= factor;
         mpt_round_to(value->dtype, grad, (size_t)n);
     }
+    return MPT_OK;
 }
 
 mpt_status mpt_trainer_forward(mpt_trainer *trainer, const mpt_forward_options *options,
@@ -93,6 +101,7 @@ mpt_status mpt_trainer_forward(mpt_trainer *trainer, const mpt_forward_options *
     if (n_targets > 0)
         env.loss_seed = (float)(trainer->scaler.loss_scale / (double)n_targets);
     trainer->has_gradients = o.gradients;
+    mpt_state_push(trainer->state);
     mpt_executor_run(runner.executor, MPT_PASS_PREPARE, &env);
     mpt_runner_fill(&runner, o.tokens, trainer->targets);
     mpt_runner_look(&runner, &env, copy_logits, logits);
@@ -100,7 +109,7 @@ mpt_status mpt_trainer_forward(mpt_trainer *trainer, const mpt_forward_options *
         *out_loss = n_targets > 0 ? mpt_runner_loss(&runner) : NAN;
     if (o.gradients) {
         mpt_executor_run(runner.executor, MPT_PASS_BACKWARD, &env);
-        unscale(trainer);
+        MPT_TRY(unscale(trainer));
     }
-    return MPT_OK;
+    return mpt_executor_status(runner.executor);
 }

@@ -33,10 +33,9 @@ static bool makes(const mpt_graph *graph, const mpt_node *node, int32_t layer) {
 }
 
 static void put_in(const mpt_fault *fault, const mpt_node *node, mpt_executor *executor) {
-    const mpt_tensor *out = mpt_executor_tensor(executor, node->out[0]);
-    float *x = out->data;
-    x[0] = fault->value;
-    mpt_round_to(out->dtype, x, 1);
+    float x = fault->value;
+    mpt_round_to(mpt_executor_tensor(executor, node->out[0])->dtype, &x, 1);
+    mpt_executor_write(executor, node->out[0], 0, 1, &x);
 }
 
 void mpt_faults_after(const mpt_faults *faults, int64_t attempted,
@@ -56,34 +55,41 @@ void mpt_faults_run(const mpt_faults *faults, int64_t step, const mpt_phase_prog
     }
 }
 
-void mpt_faults_weights(mpt_faults *faults, int64_t step, mpt_state *state) {
+mpt_status mpt_faults_weights(mpt_faults *faults, int64_t step, mpt_state *state) {
     for (int i = 0; i < faults->n; i++) {
         mpt_fault *fault = &faults->faults[i];
         if (fault->step != step || fault->place != MPT_FAULT_WEIGHT)
             continue;
+        MPT_TRY(mpt_state_edit(state, MPT_STATE_MASTERS));
         fault->held = state->master[fault->index][fault->element];
         state->master[fault->index][fault->element] = fault->value;
     }
+    return MPT_OK;
 }
 
-void mpt_faults_restore(const mpt_faults *faults, int64_t step, mpt_state *state) {
+mpt_status mpt_faults_restore(const mpt_faults *faults, int64_t step, mpt_state *state) {
     for (int i = faults->n - 1; i >= 0; i--) { /* of two in one element the first held it */
         const mpt_fault *fault = &faults->faults[i];
-        if (fault->step == step && fault->place == MPT_FAULT_WEIGHT)
-            state->master[fault->index][fault->element] = fault->held;
+        if (fault->step != step || fault->place != MPT_FAULT_WEIGHT)
+            continue;
+        MPT_TRY(mpt_state_edit(state, MPT_STATE_MASTERS));
+        state->master[fault->index][fault->element] = fault->held;
     }
+    return MPT_OK;
 }
 
-void mpt_faults_gradients(const mpt_faults *faults, int64_t step, const mpt_graph *graph,
-                          mpt_state *state, double loss_scale) {
+mpt_status mpt_faults_gradients(const mpt_faults *faults, int64_t step, const mpt_graph *graph,
+                                mpt_state *state, double loss_scale) {
     for (int i = 0; i < faults->n; i++) {
         const mpt_fault *fault = &faults->faults[i];
         if (fault->step != step || fault->place != MPT_FAULT_GRAD)
             continue;
+        MPT_TRY(mpt_state_edit(state, MPT_STATE_GRADS));
         float *grad = &state->grad[fault->index][fault->element];
         *grad = (float)((double)fault->value * loss_scale);
         mpt_round_to(graph->values[graph->params[fault->index].grad].dtype, grad, 1);
     }
+    return MPT_OK;
 }
 
 mpt_status mpt_trainer_announce_faults(const mpt_trainer *trainer) {

@@ -50,12 +50,12 @@ const mpt_node *mpt_fault_maker(const mpt_graph *graph, int32_t layer);
 bool mpt_faults_due(const mpt_faults *faults, int64_t step, mpt_fault_place place);
 
 /* Into the masters, from which PREPARE makes the working weights, and out again. */
-void mpt_faults_weights(mpt_faults *faults, int64_t step, mpt_state *state);
-void mpt_faults_restore(const mpt_faults *faults, int64_t step, mpt_state *state);
+mpt_status mpt_faults_weights(mpt_faults *faults, int64_t step, mpt_state *state);
+mpt_status mpt_faults_restore(const mpt_faults *faults, int64_t step, mpt_state *state);
 
 /* Into gradients that the loss scale has multiplied. */
-void mpt_faults_gradients(const mpt_faults *faults, int64_t step, const mpt_graph *graph,
-                          mpt_state *state, double loss_scale);
+mpt_status mpt_faults_gradients(const mpt_faults *faults, int64_t step, const mpt_graph *graph,
+                                mpt_state *state, double loss_scale);
 
 /* Into what a step of the program has just put out, where a fault of the attempted step is due
  * there. */

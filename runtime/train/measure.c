@@ -40,6 +40,7 @@ static mpt_status run(mpt_trainer *trainer, int64_t n, mpt_measure_fn progress, 
                              .bad_window = -1,
                              .phase = mpt_trainer_phase(trainer),
                              .eval_use = trainer->program->n_evals > 0};
+    mpt_state_push(trainer->state);
     mpt_executor_run(runner.executor, MPT_PASS_PREPARE, &env);
     for (int64_t first = 0; first < n; first += batch, env.micro_batch++) {
         int64_t rows = n - first < batch ? n - first : batch;
@@ -56,7 +57,7 @@ static mpt_status run(mpt_trainer *trainer, int64_t n, mpt_measure_fn progress, 
     }
     out->bad_window = m.bad;
     out->accuracy = (double)m.hits / (double)out->n_targets;
-    return MPT_OK;
+    return mpt_executor_status(runner.executor);
 }
 
 mpt_status mpt_trainer_measure(mpt_trainer *trainer, mpt_measure_fn progress, void *ud,

@@ -34,7 +34,7 @@ void mpt_range_look(void *ud, int step) {
     for (int k = 0; k < node->n_out; k++) {
         if (!is_fp16(graph, node->out[k]))
             continue;
-        const mpt_tensor *out = mpt_executor_tensor(range->executor, node->out[k]);
+        const mpt_tensor *out = mpt_executor_fetch(range->executor, node->out[k]);
         float amax = out->data ? mpt_amax_of(out->data, (size_t)mpt_tensor_elements(out)) : 0;
         if (!(amax > half_of_range) || isinf(amax) || amax <= range->amax)
             continue;

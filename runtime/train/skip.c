@@ -10,6 +10,8 @@
 static bool nan_is_first(const mpt_trainer *trainer, int param) {
     const mpt_graph *graph = mpt_trainer_graph(trainer);
     int64_t n = mpt_value_elements(&graph->values[graph->params[param].value]);
+    if (mpt_state_see(trainer->state, MPT_STATE_GRADS) != MPT_OK)
+        return false;
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(trainer->state->grad[param][i]))
             return isnan(trainer->state->grad[param][i]);

@@ -176,8 +176,10 @@ mpt_status mpt_state_create(mpt_phase_list phases, mpt_state **out) {
 }
 
 void mpt_state_destroy(mpt_state *state) {
-    if (state)
-        mpt_free(state->ctx, state);
+    if (!state)
+        return;
+    mpt_state_unplace(state);
+    mpt_free(state->ctx, state);
 }
 
 /* ---- use ---- */
@@ -210,7 +212,7 @@ void mpt_state_bind(mpt_state *state, const mpt_graph *graph, mpt_executor *exec
         for (int p = 0; p < graph->n_params; p++) {
             mpt_value_id id = value_of(&graph->params[p], c);
             if (id >= 0)
-                mpt_executor_bind(executor, id, list_of(state, c)[p]);
+                mpt_executor_bind(executor, id, mpt_state_at(state, list_of(state, c)[p]));
         }
     for (int i = 0; i < graph->n_operands; i++) {
         const mpt_graph_operand *operand = &graph->operands[i];
@@ -219,8 +221,8 @@ void mpt_state_bind(mpt_state *state, const mpt_graph *graph, mpt_executor *exec
         mpt_scale_state *scale = find_scale(state, operand->name);
         if (!scale) /* an evaluation's, which no phase keeps: its scales are current */
             continue;
-        mpt_executor_bind(executor, operand->scale, scale->scale);
-        mpt_executor_bind(executor, operand->history, scale->amax_history);
+        mpt_executor_bind(executor, operand->scale, mpt_state_at(state, scale->scale));
+        mpt_executor_bind(executor, operand->history, mpt_state_at(state, scale->amax_history));
     }
 }
 
@@ -233,6 +235,8 @@ static const mpt_graph_operand *find_operand(const mpt_graph *graph, const char 
 }
 
 void mpt_state_switch(mpt_state *state, const mpt_graph *from, const mpt_graph *to) {
+    if (mpt_state_edit(state, MPT_STATE_SCALES) != MPT_OK)
+        return; /* the device has failed, which the next step says */
     for (int i = 0; i < state->n_scales; i++) {
         mpt_scale_state *scale = &state->scales[i];
         const mpt_graph_operand *before = find_operand(from, scale->name);

@@ -14,12 +14,24 @@ typedef struct mpt_scale_state {
     float *amax_history; /* entry 0 gathers the step's amax */
 } mpt_scale_state;
 
+/* Sets of buffers, to name what is read or written. */
+enum {
+    MPT_STATE_MASTERS = 1,
+    MPT_STATE_GRADS = 2,
+    MPT_STATE_MOMENTS = 4, /* the first and the second */
+    MPT_STATE_SCALES = 8,
+    MPT_STATE_ALL = 15
+};
+
+struct mpt_state_copy; /* state_device.c */
+
 typedef struct mpt_state {
     mpt_ctx *ctx;
     int n_params;
     float **master, **grad, **moment[2]; /* moment entries NULL where the optimizer has none */
     int n_scales;
     mpt_scale_state *scales; /* those of the first phase first, in the order of its operands */
+    struct mpt_state_copy *copy; /* that a device trains on; NULL: these buffers are all */
 } mpt_state;
 
 /* The programs of a run, one a phase: parameters are the same in all of them, delayed scales
@@ -48,6 +60,26 @@ void mpt_init_fill(const mpt_init *init, const char *name, uint64_t seed, int n_
 
 /* Brings weights that were just filled in to the format that they are kept in, to nearest. */
 void mpt_state_keep_weights(const mpt_value *value, float *weights);
+
+/* Where the executor's memory is a device's, a copy of the state there, as of now. From then on
+ * the buffers above are the host's view: they hold what mpt_state_see or _edit was asked for,
+ * until the device runs again. Nothing on the host. */
+mpt_status mpt_state_place(mpt_state *state, const mpt_phase_program *program,
+                           const mpt_executor *executor);
+
+/* Before the host reads buffers of these sets, and before it writes some: brings them up to
+ * date. Fails only where a device has. */
+mpt_status mpt_state_see(mpt_state *state, unsigned sets);
+mpt_status mpt_state_edit(mpt_state *state, unsigned sets);
+
+/* Before anything runs: the device gets what the host wrote. */
+void mpt_state_push(mpt_state *state);
+
+/* The end of the copy. */
+void mpt_state_unplace(mpt_state *state);
+
+/* Where kernels find a buffer: here, or in the copy. */
+float *mpt_state_at(const mpt_state *state, const float *buffer);
 
 /* Binds all buffers into an executor of one of the phases, or of an evaluation, which may have
  * operands with delayed scaling that no phase keeps. A window that is shorter there than in

@@ -46,8 +46,11 @@ static int largest_part(const mpt_program *program) {
 /* Refuses before touching anything: an allocator that promises more than there is would let the
  * system kill the host later. */
 static mpt_status check_memory(const mpt_program *program) {
-    size_t need = mpt_size_add(mpt_state_bytes(phases_of(program)),
-                               mpt_program_part(program, largest_part(program))->arena_bytes);
+    const mpt_phase_program *largest = mpt_program_part(program, largest_part(program));
+    size_t need = mpt_state_bytes(phases_of(program));
+    if (!largest
+             ->storage) /* else that memory is a device's, which says itself how much it has */
+        need = mpt_size_add(need, largest->arena_bytes);
     uint64_t have = mpt_system_memory();
     if (have == 0 || need <= have)
         return MPT_OK;
@@ -70,6 +73,7 @@ static mpt_status create_executors(mpt_trainer *trainer) {
     trainer->n_executors = n;
     mpt_executor **owner = &trainer->executors[largest];
     MPT_TRY(mpt_executor_create(mpt_program_part(program, largest), owner));
+    MPT_TRY(mpt_state_place(trainer->state, program->phases[0], *owner));
     for (int i = 0; i < n; i++) {
         const mpt_phase_program *part = mpt_program_part(program, i);
         if (i != largest)

@@ -8,14 +8,19 @@
 #include "train/lr.h"
 #include "train/telemetry.h"
 
+enum { POSITIONS = 1024 }; /* at a time */
+
 /* 0 ... sequence - 1 in each row: written anew for each micro-batch, because the phases share
  * one block of memory. */
 static void fill_positions(const mpt_graph *graph, mpt_executor *executor) {
-    if (graph->positions < 0)
-        return;
-    int32_t *positions = mpt_executor_tensor(executor, graph->positions)->data;
-    for (int64_t i = 0; positions && i < graph->batch * graph->sequence; i++)
-        positions[i] = (int32_t)(i % graph->sequence);
+    int32_t positions[POSITIONS];
+    int64_t all = graph->positions < 0 ? 0 : graph->batch * graph->sequence;
+    for (int64_t at = 0, n; at < all; at += n) {
+        n = all - at < POSITIONS ? all - at : POSITIONS;
+        for (int64_t i = 0; i < n; i++)
+            positions[i] = (int32_t)((at + i) % graph->sequence);
+        mpt_executor_write(executor, graph->positions, at, n, positions);
+    }
 }
 
 /* ---- the batch of a step ---- */
@@ -87,16 +92,17 @@ mpt_runner mpt_trainer_runner(const mpt_trainer *trainer, bool evaluation) {
 void mpt_runner_fill(const mpt_runner *runner, const int32_t *tokens, const int32_t *targets) {
     const mpt_graph *graph = runner->graph;
     mpt_executor *executor = runner->executor;
-    size_t bytes = (size_t)(graph->batch * graph->sequence) * sizeof *tokens;
+    int64_t n = graph->batch * graph->sequence;
     if (graph->tokens >= 0)
-        memcpy(mpt_executor_tensor(executor, graph->tokens)->data, tokens, bytes);
-    memcpy(mpt_executor_tensor(executor, graph->targets)->data, targets, bytes);
+        mpt_executor_write(executor, graph->tokens, 0, n, tokens);
+    mpt_executor_write(executor, graph->targets, 0, n, targets);
     fill_positions(graph, executor);
 }
 
 double mpt_runner_loss(const mpt_runner *runner) {
-    mpt_value_id loss = runner->graph->loss;
-    return (double)*(const float *)mpt_executor_tensor(runner->executor, loss)->data;
+    float loss;
+    mpt_executor_read(runner->executor, runner->graph->loss, 0, 1, &loss);
+    return (double)loss;
 }
 
 double mpt_runner_forward(const mpt_runner *runner, const int32_t *tokens,
@@ -138,9 +144,9 @@ static double run_micro_batches(mpt_trainer *trainer, mpt_run_env *env, double t
         int64_t own = mpt_count_targets(trainer->targets + at, step);
         mpt_runner_fill(&runner, trainer->tokens + at, trainer->targets + at);
         run_pass(trainer, &runner, MPT_PASS_FORWARD, env);
-        if (own > 0)
-            loss += mpt_runner_loss(&runner) * ((double)own / targets);
         run_pass(trainer, &runner, MPT_PASS_BACKWARD, env);
+        if (own > 0) /* read last, so that a device goes through both without the host */
+            loss += mpt_runner_loss(&runner) * ((double)own / targets);
         empty += own == 0;
     }
     *out_empty = mpt_comm_sum_int(trainer->comm, empty);
@@ -154,6 +160,8 @@ static void look_at_bad(const mpt_trainer *trainer, int param, mpt_step_result *
     const float *grad = trainer->state->grad[param];
     int64_t n = mpt_value_elements(&graph->values[graph->params[param].value]);
     r->bad_tensor = graph->params[param].name;
+    if (mpt_state_see(trainer->state, MPT_STATE_GRADS) != MPT_OK)
+        return; /* the device has failed, which the step says */
     for (int64_t i = 0; i < n; i++) {
         r->bad_nan = r->bad_nan || isnan(grad[i]);
         r->bad_inf = r->bad_inf || isinf(grad[i]);
@@ -255,16 +263,18 @@ static int run_update(mpt_trainer *trainer, const mpt_run_env *env, mpt_step_res
     const int *segment = runner.program->segment;
     int middle = first_moving(runner.program);
     const mpt_node *clip = &runner.graph->nodes[runner.program->steps[middle - 1].node];
+    float norm, leave = NAN;
+    int32_t bad;
     mpt_executor_run_range(runner.executor, segment[MPT_PASS_UPDATE], middle, env);
-    mpt_value_id norm = runner.graph->norm, finite = runner.graph->finite;
-    r->grad_norm = (double)*(const float *)mpt_executor_tensor(runner.executor, norm)->data;
-    int32_t bad = *(const int32_t *)mpt_executor_tensor(runner.executor, finite)->data;
+    mpt_executor_read(runner.executor, runner.graph->norm, 0, 1, &norm);
+    mpt_executor_read(runner.executor, runner.graph->finite, 0, 1, &bad);
+    r->grad_norm = (double)norm;
     if (bad < 0)
         *out_verdict = mpt_watch_judge(&trainer->watch, r->loss, r->grad_norm);
     r->spike = out_verdict->action != MPT_SPIKE_OFF;
     r->skipped = bad >= 0 || out_verdict->action >= MPT_SPIKE_SKIP;
     if (r->skipped)
-        *(float *)mpt_executor_tensor(runner.executor, clip->out[0])->data = NAN;
+        mpt_executor_write(runner.executor, clip->out[0], 0, 1, &leave);
     mpt_executor_run_range(runner.executor, middle, segment[MPT_PASS_UPDATE + 1], env);
     int param = bad < 0 ? -1 : param_of_row(runner.graph, bad);
     if (param >= 0)
@@ -328,13 +338,17 @@ mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out) {
     }
     env.tally = mpt_gemms_tally(&trainer->gemms, trainer->phase);
     MPT_TRY(mpt_trainer_announce_faults(trainer));
-    mpt_faults_weights(&trainer->faults, r.step, trainer->state);
+    MPT_TRY(mpt_faults_weights(&trainer->faults, r.step, trainer->state));
     mpt_trainer_start_range(trainer);
+    mpt_state_push(trainer->state);
     mpt_executor_run(executor, MPT_PASS_PREPARE, &env);
     r.loss = run_micro_batches(trainer, &env, (double)targets, &r.empty_microbatches);
-    mpt_faults_restore(&trainer->faults, r.step, trainer->state);
-    mpt_faults_gradients(&trainer->faults, r.step, graph, trainer->state, r.loss_scale);
+    MPT_TRY(mpt_faults_restore(&trainer->faults, r.step, trainer->state));
+    MPT_TRY(
+        mpt_faults_gradients(&trainer->faults, r.step, graph, trainer->state, r.loss_scale));
+    mpt_state_push(trainer->state);
     int param = run_update(trainer, &env, &r, &verdict);
+    MPT_TRY(mpt_executor_status(executor));
     trainer->attempted++;
     trainer->applied += !r.skipped;
     trainer->watch.counts.skipped += r.skipped;

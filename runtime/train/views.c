@@ -19,20 +19,22 @@ bool mpt_trainer_param(const mpt_trainer *trainer, int index, mpt_param_view *ou
     for (int i = 0; i < value->rank; i++)
         out->dims[i] = value->dims[i];
     out->data = trainer->state->master[index];
-    return true;
+    return mpt_state_see(trainer->state, MPT_STATE_MASTERS) == MPT_OK;
 }
 
 bool mpt_trainer_gradient(const mpt_trainer *trainer, int index, mpt_param_view *out) {
     if (!trainer || !trainer->has_gradients || !mpt_trainer_param(trainer, index, out))
         return false;
     out->data = trainer->state->grad[index];
-    return true;
+    return mpt_state_see(trainer->state, MPT_STATE_GRADS) == MPT_OK;
 }
 
 bool mpt_trainer_scale(const mpt_trainer *trainer, int index, mpt_scale_view *out) {
     if (!trainer || !out || index < 0 || index >= trainer->state->n_scales)
         return false;
     const mpt_scale_state *scale = &trainer->state->scales[index];
+    if (mpt_state_see(trainer->state, MPT_STATE_SCALES) != MPT_OK)
+        return false;
     *out = (mpt_scale_view){scale->name, *scale->scale, scale->history, scale->amax_history};
     return true;
 }

@@ -119,6 +119,8 @@ mpt_status mpt_trainer_load_weights(mpt_trainer *trainer, const char *path) {
     MPT_REQUIRE_OBJECT(trainer);
     MPT_REQUIRE(trainer->ctx, path);
     size_t bytes = strlen(path) + 1;
+    MPT_TRY(mpt_state_edit(trainer->state,
+                           MPT_STATE_MASTERS | MPT_STATE_MOMENTS | MPT_STATE_SCALES));
     char *kept = mpt_alloc(trainer->ctx, bytes);
     if (!kept)
         return mpt_fail_memory(trainer->ctx, bytes);
@@ -139,6 +141,7 @@ mpt_status mpt_trainer_save_weights(const mpt_trainer *trainer, const char *path
                                     const mpt_save_options *options) {
     MPT_REQUIRE_OBJECT(trainer);
     MPT_REQUIRE(trainer->ctx, path);
+    MPT_TRY(mpt_state_see(trainer->state, MPT_STATE_MASTERS));
     return mpt_weights_save(trainer->program->phases[0]->graph, trainer->root,
                             (const float *const *)trainer->state->master, path, options);
 }
