@@ -2,6 +2,9 @@
 # runs the same kernels on the CPU for tests, where there is a C++ compiler.
 file(GLOB CUDA_KERNELS CONFIGURE_DEPENDS kernels/cuda/*.cu)
 file(GLOB CUDA_C CONFIGURE_DEPENDS kernels/cuda/*.c)
+# The simulator has its own of what needs the toolkit.
+set(CUSIM_C ${CUDA_C})
+list(FILTER CUSIM_C EXCLUDE REGEX "/lt\\.c$")
 
 include(CheckLanguage)
 check_language(CXX)
@@ -9,7 +12,7 @@ if(CMAKE_CXX_COMPILER)
   enable_language(CXX)
   file(GLOB CUSIM_SOURCES CONFIGURE_DEPENDS kernels/cuda/sim/*.cpp)
   set_source_files_properties(${CUDA_KERNELS} PROPERTIES LANGUAGE CXX)
-  add_library(mpt_cusim STATIC EXCLUDE_FROM_ALL ${CUDA_KERNELS} ${CUDA_C} ${CUSIM_SOURCES})
+  add_library(mpt_cusim STATIC EXCLUDE_FROM_ALL ${CUDA_KERNELS} ${CUSIM_C} ${CUSIM_SOURCES})
   target_compile_options(mpt_cusim PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-xc++ -std=c++17 -Wall
     -Wextra -Werror -ffp-contract=off -fno-math-errno -fno-trapping-math>)
   target_include_directories(mpt_cusim PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/runtime
