@@ -5,17 +5,6 @@
 
 enum { ALIGN = 64 };
 
-void mpt_hadamard_signs(const mpt_hadamard *hadamard, const mpt_random_key *key, uint32_t scope,
-                        uint32_t signs[4]) {
-    uint64_t seed = hadamard->seed < 0 ? key->seed : (uint64_t)hadamard->seed;
-    uint32_t step = hadamard->redraw == MPT_REDRAW_STEP ? key->step : 0;
-    memset(signs, 0, 4 * sizeof *signs);
-    if (hadamard->signs == MPT_SIGNS_RANDOM)
-        mpt_random_signs(seed, scope, step, signs);
-    else if (hadamard->signs == MPT_SIGNS_FIXED)
-        mpt_fixed_signs(signs);
-}
-
 /* The job of one copy; `x` may lack data where only its shape is known yet. */
 static mpt_quantize_job job_of(const mpt_node *node, bool column, const mpt_tensor *x) {
     mpt_quantize_job job = {0};
@@ -78,18 +67,11 @@ static size_t scratch_of(const mpt_quantize_backend *backend, const mpt_quantize
 
 /* What the whole tensor was multiplied by; 0 where only its blocks or rows have scales. */
 static float scale_of(const mpt_quantize_job *job) {
-    const mpt_quantizer *q = job->q;
-    if (q->scale.kind == MPT_SCALING_STATIC)
-        return (float)q->scale.value;
-    if (q->scale.kind == MPT_SCALING_NONE || !job->factor)
+    if (!job->factor && job->q->scale.kind != MPT_SCALING_STATIC)
         return 0;
-    if (job->scale && *job->scale != 0)
-        return *job->scale;
-    if (mpt_quantizer_is_one_scale(q))
-        return 1 / *job->factor;
-    if (q->outer != MPT_OUTER_TENSOR)
-        return 0;
-    return *job->factor == 0 ? 1 : 1 / (*job->factor * mpt_quantizer_constant(q));
+    return mpt_quantize_counted_scale(
+        job->q, mpt_quantizer_is_one_scale(job->q), mpt_quantizer_constant(job->q),
+        job->scale ? *job->scale : 0, job->factor ? *job->factor : 1);
 }
 
 /* Adds what a job has counted to the operand's counts. */
