@@ -195,6 +195,7 @@ mpt_status mpt_pipeline_recompile(const mpt_program *program, int phase, int eve
     mpt_graph *graph;
     *out = NULL;
     c.on.backend = like->backend;
+    c.on.target = program->target;
     train.recompute.every = every;
     MPT_TRY(mpt_pipeline_draw(program->recipe, &drawing, like->graph->own_tokens, &graph));
     mpt_precision_options options = options_of(program->recipe, like->policies);
