@@ -2,9 +2,6 @@
 # runs the same kernels on the CPU for tests, where there is a C++ compiler.
 file(GLOB CUDA_KERNELS CONFIGURE_DEPENDS kernels/cuda/*.cu)
 file(GLOB CUDA_C CONFIGURE_DEPENDS kernels/cuda/*.c)
-# The simulator has its own of what needs the toolkit.
-set(CUSIM_C ${CUDA_C})
-list(FILTER CUSIM_C EXCLUDE REGEX "/lt\\.c$")
 
 # ---- the module ----
 
@@ -57,6 +54,8 @@ endif()
 
 if(CMAKE_CXX_COMPILER)
   enable_language(CXX)
+  # Its kernels run for small shapes only, and -O3 would take minutes to compile their templates.
+  set(CMAKE_CXX_FLAGS_RELEASE "-O1 -g1")
   file(GLOB CUSIM_SOURCES CONFIGURE_DEPENDS kernels/cuda/sim/*.cpp)
   set(CUSIM_C ${CUDA_C}) # without what only a toolkit has
   list(FILTER CUSIM_C EXCLUDE REGEX "/(module|runtime_cuda|lt)\\.c$")
