@@ -93,9 +93,12 @@ static quantize_copy fill_copy(const mpt_kernel_args *args, bool column) {
 static void find(const quantize_copy &c, mpt_gpu *gpu) {
     bool history = c.history && c.records;
     quantize_begin(c, gpu);
+    /* A static scale asks for the values only where they cannot say NaN themselves. */
+    bool one =
+        c.constants.one && (c.q.scale.kind != MPT_SCALING_STATIC || !mpt_has_nan(c.q.format));
     if (c.q.hadamard.size)
         quantize_rotate(c, gpu);
-    else if (c.constants.one || c.q.outer == MPT_OUTER_TENSOR || history)
+    else if (one || c.q.outer == MPT_OUTER_TENSOR || history)
         quantize_amax(c, gpu);
     quantize_settle(c, gpu);
 }
@@ -105,6 +108,43 @@ static void run(const quantize_copy &c, mpt_gpu *gpu) {
     quantize_blocks(c, gpu);
 }
 
+/* Whether the copy is made by the fast kernels, which keep less in scratch: rotated values and
+ * blocks stay in their tiles, and where there is a delayed scale x is read once. */
+static bool prepare_tile(quantize_copy *c, bool column) {
+    if (!quantize_tile_takes(*c, column))
+        return false;
+    c->rotated = nullptr;
+    c->blocks = nullptr;
+    c->late = c->delayed && c->q.scale.kind == MPT_SCALING_DELAYED;
+    return true;
+}
+
+static void raise(const quantize_copy &c, mpt_gpu *gpu) {
+    if (c.late && c.history && c.records)
+        quantize_raise(c, gpu);
+}
+
+/* One copy, or both; NULL: it is not wanted. */
+static void run_copies(quantize_copy *row, quantize_copy *col, mpt_gpu *gpu) {
+    bool row_tile = row && prepare_tile(row, false), col_tile = col && prepare_tile(col, true);
+    if (row)
+        find(*row, gpu);
+    if (col)
+        find(*col, gpu);
+    if (row_tile && col_tile) {
+        quantize_tile_both(*row, *col, gpu);
+    } else {
+        if (row)
+            row_tile ? quantize_tile(*row, false, gpu) : quantize_blocks(*row, gpu);
+        if (col)
+            col_tile ? quantize_tile(*col, true, gpu) : quantize_blocks(*col, gpu);
+    }
+    if (row)
+        raise(*row, gpu);
+    if (col)
+        raise(*col, gpu);
+}
+
 /* ---- quantize ---- */
 
 /* Whether the column copy is made of what the row copy stands for. */
@@ -112,30 +152,32 @@ static bool in_turn(const mpt_attrs *a) {
     return a->has_row && a->has_col && a->col.source == MPT_SOURCE_DEQUANTIZED;
 }
 
+/* The row copy, then the column copy of what that stands for. */
+static void run_in_turn(quantize_copy row, quantize_copy col, quantize_source source,
+                        mpt_gpu *gpu) {
+    row.stands_for = source.stands_for;
+    run(row, gpu);
+    quantize_unrotate(row, source.x, gpu);
+    col.x = {source.x, MPT_DTYPE_FP32, MPT_STORAGE_HOST, col.x.n};
+    run(col, gpu);
+}
+
 extern "C" void mpt_cuda_quantize(const mpt_kernel_args *args) {
     const mpt_attrs *a = &args->node->attrs;
     quantize_room room = {(uint8_t *)args->scratch, 0};
     quantize_copy row = {}, col = {};
-    quantize_source source = {nullptr, nullptr};
     if (a->has_row) {
         row = fill_copy(args, false);
         place_scratch(&row, &room);
     }
-    if (in_turn(a)) {
-        source = place_source(row, &room);
-        row.stands_for = source.stands_for;
+    if (a->has_col) {
+        col = fill_copy(args, true);
+        place_scratch(&col, &room);
     }
-    if (a->has_row)
-        run(row, args->gpu);
-    if (source.x)
-        quantize_unrotate(row, source.x, args->gpu);
-    if (!a->has_col)
-        return;
-    col = fill_copy(args, true);
-    place_scratch(&col, &room);
-    if (source.x)
-        col.x = {source.x, MPT_DTYPE_FP32, MPT_STORAGE_HOST, col.x.n};
-    run(col, args->gpu);
+    if (in_turn(a))
+        run_in_turn(row, col, place_source(row, &room), args->gpu);
+    else
+        run_copies(a->has_row ? &row : nullptr, a->has_col ? &col : nullptr, args->gpu);
 }
 
 /* A tensor without data, of a value whose shape is all that is known yet. */
@@ -159,8 +201,8 @@ extern "C" size_t mpt_cuda_quantize_scratch(const mpt_graph *graph, const mpt_no
         if (!(column ? node->attrs.has_col : node->attrs.has_row))
             continue;
         place_scratch(&c, &room);
-        if (!column && in_turn(&node->attrs))
-            (void)place_source(c, &room);
+        if (column && in_turn(&node->attrs))
+            (void)place_source(copy_of(node, false, &x), &room);
     }
     return room.used;
 }

@@ -35,24 +35,6 @@ void quantize_begin(const quantize_copy &c, mpt_gpu *gpu) {
 
 /* ---- the largest magnitudes ---- */
 
-/* Brings what the threads have seen into `found`: over a warp, then one atomic each. */
-static __device__ void publish(quantize_found *found, mpt_quantize_amax seen) {
-    unsigned flags = (seen.inf ? 1u : 0u) | (seen.nan ? 2u : 0u), finite = seen.finite;
-    for (int lanes = 16; lanes > 0; lanes /= 2) {
-        unsigned other = __shfl_xor_sync(0xFFFFFFFFu, finite, lanes);
-        finite = other > finite ? other : finite;
-        flags |= __shfl_xor_sync(0xFFFFFFFFu, flags, lanes);
-    }
-    if (threadIdx.x % 32 != 0)
-        return;
-    if (finite)
-        atomicMax(&found->finite, finite);
-    if (flags & 1u)
-        atomicMax(&found->inf, 1u);
-    if (flags & 2u)
-        atomicMax(&found->nan, 1u);
-}
-
 /* The 16 bytes of x from element i on: 8 values of BF16, or 4 floats. */
 static __device__ __forceinline__ void see_vector(const gpu_tensor &x, int64_t i,
                                                   mpt_quantize_amax *seen) {
@@ -69,10 +51,12 @@ static __device__ __forceinline__ void see_vector(const gpu_tensor &x, int64_t i
 
 static __global__ void amax_kernel(quantize_copy c, int64_t n_vectors, int per_vector) {
     mpt_quantize_amax seen = {0, false, false};
+    if (quantize_is_late(c))
+        return;
     GPU_EACH(i, n_vectors) see_vector(c.x, i, &seen);
     GPU_EACH(i, c.x.n - n_vectors * per_vector)
     mpt_quantize_amax_see(&seen, gpu_get(c.x, n_vectors * per_vector + i));
-    publish(c.found, seen);
+    quantize_publish(c.found, seen);
 }
 
 void quantize_amax(const quantize_copy &c, mpt_gpu *gpu) {
@@ -138,7 +122,7 @@ static __global__ void rotate_kernel(quantize_copy c) {
         if (c.rotated)
             c.rotated[(r0 + r) * s.k + k0 + k] = y;
     }
-    publish(c.found, seen);
+    quantize_publish(c.found, seen);
 }
 
 static dim3 tiles_of(const quantize_copy &c) {
@@ -179,12 +163,15 @@ void quantize_unrotate(const quantize_copy &c, float *y, mpt_gpu *gpu) {
 
 /* ---- the scale of the tensor ---- */
 
-static __global__ void settle_kernel(quantize_copy c) {
-    quantize_found *f = c.found;
+static __device__ mpt_quantize_amax seen_in(const quantize_found *f) {
     mpt_quantize_amax seen = {f->finite, f->inf != 0, f->nan != 0};
+    return seen;
+}
+
+static __global__ void settle_kernel(quantize_copy c) {
     mpt_tensor_scale t = c.constants;
-    mpt_quantize_settle(&c.q, c.delayed ? *c.delayed : 0.0f, seen, &t);
-    f->tensor = t;
+    mpt_quantize_settle(&c.q, c.delayed ? *c.delayed : 0.0f, seen_in(c.found), &t);
+    c.found->tensor = t;
     if (c.history && c.records)
         *c.history = mpt_quantize_raised(*c.history, &t);
     if (c.factor && c.q.outer != MPT_OUTER_ROW)
@@ -193,4 +180,15 @@ static __global__ void settle_kernel(quantize_copy c) {
 
 void quantize_settle(const quantize_copy &c, mpt_gpu *gpu) {
     GPU_LAUNCH(settle_kernel, 1, 1, 0, gpu, c);
+}
+
+/* Where the scale was there before the values were seen: they still raise the history. */
+static __global__ void raise_kernel(quantize_copy c) {
+    mpt_tensor_scale t = c.constants;
+    t.seen = seen_in(c.found);
+    *c.history = mpt_quantize_raised(*c.history, &t);
+}
+
+void quantize_raise(const quantize_copy &c, mpt_gpu *gpu) {
+    GPU_LAUNCH(raise_kernel, 1, 1, 0, gpu, c);
 }

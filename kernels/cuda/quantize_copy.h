@@ -39,6 +39,7 @@ struct quantize_copy {
     bool bf16;    /* of a BF16 operand */
     bool records; /* the history is raised */
     bool once;    /* quantized once a step, not once a micro-batch */
+    bool late;    /* where there is a delayed scale, the amax is found while codes are made */
     uint32_t operand, scope;
     /* In and out; NULL: absent. */
     const mpt_run_env *env;
@@ -97,13 +98,46 @@ static __device__ __forceinline__ int64_t quantize_block_at(const quantize_copy 
     return r / c.shape.block_rows * c.shape.blocks_k + k / c.shape.block_k;
 }
 
+/* Whether the amax is still to be found where codes are made. */
+static __device__ __forceinline__ bool quantize_is_late(const quantize_copy &c) {
+    return c.late && *c.delayed != 0.0f;
+}
+
+/* Brings what the threads have seen into `found`: over a warp, then one atomic each. All
+ * threads of the warp call it. */
+static __device__ __forceinline__ void quantize_publish(quantize_found *found,
+                                                        mpt_quantize_amax seen) {
+    unsigned flags = (seen.inf ? 1u : 0u) | (seen.nan ? 2u : 0u), finite = seen.finite;
+    for (int lanes = 16; lanes > 0; lanes /= 2) {
+        unsigned other = __shfl_xor_sync(0xFFFFFFFFu, finite, lanes);
+        finite = other > finite ? other : finite;
+        flags |= __shfl_xor_sync(0xFFFFFFFFu, flags, lanes);
+    }
+    if (threadIdx.x % 32 != 0)
+        return;
+    if (finite)
+        atomicMax(&found->finite, finite);
+    if (flags & 1u)
+        atomicMax(&found->inf, 1u);
+    if (flags & 2u)
+        atomicMax(&found->nan, 1u);
+}
+
 /* ---- the steps ---- */
 
 void quantize_begin(const quantize_copy &c, mpt_gpu *gpu);  /* scratch and padding to zero */
 void quantize_rotate(const quantize_copy &c, mpt_gpu *gpu); /* into `rotated`, amax seen */
 void quantize_amax(const quantize_copy &c, mpt_gpu *gpu);   /* of the tensor, not rotated */
 void quantize_settle(const quantize_copy &c, mpt_gpu *gpu); /* tensor, factor, history */
+void quantize_raise(const quantize_copy &c, mpt_gpu *gpu);  /* the history of a late copy */
 void quantize_blocks(const quantize_copy &c, mpt_gpu *gpu); /* scales and codes, counts */
+
+/* Instead of quantize_blocks, where quantize_tile.cu has a kernel of the common quantizers for
+ * the copy: one copy with its turned codes, or both copies, in one read of x where that is
+ * possible. */
+bool quantize_tile_takes(const quantize_copy &c, bool column);
+void quantize_tile(const quantize_copy &c, bool column, mpt_gpu *gpu);
+void quantize_tile_both(const quantize_copy &row, const quantize_copy &col, mpt_gpu *gpu);
 
 /* What a row copy stands for becomes an operand y [rows, cols] like x: rotated back, rounded to
  * BF16 where x is a BF16 operand. */
