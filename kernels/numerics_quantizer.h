@@ -27,6 +27,14 @@ MPT_NUMERIC void mpt_hadamard_signs(const mpt_hadamard *hadamard, const mpt_rand
         mpt_fixed_signs(signs);
 }
 
+/* The stream of one copy's elements, `groups` groups a micro-batch. What is quantized once
+ * a step is of micro-batch 0. */
+MPT_NUMERIC mpt_random_key mpt_quantize_key(uint64_t seed, uint32_t step, uint32_t operand,
+                                            uint64_t micro_batch, int64_t groups) {
+    mpt_random_key key = {seed, operand, step, micro_batch * (uint64_t)groups};
+    return key;
+}
+
 /* ---- the largest magnitudes ---- */
 
 /* The largest magnitudes among values. */

@@ -121,6 +121,10 @@ typedef struct mpt_quantize_backend {
     size_t (*scratch)(const mpt_quantize_job *job);
 } mpt_quantize_backend;
 
+/* The job of one copy of a node, without keys and outputs; `x` may lack data where only its
+ * shape is known yet. */
+mpt_quantize_job mpt_quantize_job_of(const mpt_node *node, bool column, const mpt_tensor *x);
+
 /* The job of a record_amax node: nothing but the history is wanted. */
 mpt_quantize_job mpt_quantize_record_job(const mpt_kernel_args *args);
 size_t mpt_quantize_record_scratch(const mpt_graph *graph, const mpt_node *node,
