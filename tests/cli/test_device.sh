@@ -69,7 +69,7 @@ want_status 0
 grep -q '"backend": *"cpu"' auto/plan.json || wrong "the plan names the backend"
 beside small.lua --quiet --out auto_quiet
 want_status 0
-want_no_err
+if grep -q 'computes on the CPU' err; then wrong "--quiet"; fi
 beside small.lua --device cpu --out cpu
 want_status 0
 if grep -q 'computes on the CPU' err; then wrong "the CPU was asked for"; fi

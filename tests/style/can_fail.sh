@@ -84,7 +84,7 @@ echo 'int declared(void) { return 0; }' | compiled
 "$cc" -shared -o "$work/liba.so" "$work/a.o"
 sh "$style/symbols.sh" exports "$work/liba.so" "$work/a.h"
 
-refused 'exports declared instead of other alone' sh "$style/symbols.sh" module "$work/liba.so" other
+refused "exports 'declared ' instead of 'other ' alone" sh "$style/symbols.sh" module "$work/liba.so" other
 sh "$style/symbols.sh" module "$work/liba.so" declared
 "$cc" -shared -o "$work/libb.so" "$work/a.o" -Wl,--no-as-needed -lm
 refused 'needs libm' sh "$style/symbols.sh" needs 'libz|libm\.' "$work/liba.so" "$work/libb.so"

@@ -64,7 +64,7 @@ $(cat "$work/diff")"
     ;;
 module)
     found=$(nm -D --defined-only "$1" | awk '{ print $NF }' | sort | tr '\n' ' ')
-    [ "$found" = "$2 " ] || fail_with "$1 exports $found instead of $2 alone"
+    [ "$found" = "$2 " ] || fail_with "$1 exports '$found' instead of '$2 ' alone"
     ;;
 needs)
     word=$1

@@ -8,6 +8,7 @@
 #include "exec/backend.h"
 #include "exec/module.h"
 #include "io/shared.h"
+#include "kernels/cuda/capability.h"
 #include "pipeline.h"
 
 static const char no_driver[] = "the abacus has no beads";
@@ -131,6 +132,40 @@ test_look_when_the_module_is_of_another_build_then_the_difference_is_named(void 
         mpt_module_kind kind = fake(rows[i].symbol);
         assert_refused(&kind, rows[i].why);
     }
+}
+
+/* The real one, asked without asking for the driver first: it fits, its libraries are found, and
+ * whether there is a GPU, it says. */
+static void test_look_when_the_module_is_that_of_cuda_then_it_fits_and_probes(void **s) {
+    (void)s;
+#ifdef MPT_TEST_CUDA
+    mpt_module_kind kind = mpt_module_cuda;
+    mpt_module_answer answer;
+    kind.driver = NULL;
+    mpt_module_look(&kind, MPT_TEST_CUDA, &answer);
+    assert_true(answer.found);
+    if (answer.module)
+        assert_string_not_equal(answer.device.name, "");
+    else if (strncmp(answer.why, "there is no GPU", strlen("there is no GPU")) != 0 &&
+             strncmp(answer.why, "the GPU (", strlen("the GPU (")) != 0 &&
+             strncmp(answer.why, "the NVIDIA driver ", strlen("the NVIDIA driver ")) != 0)
+        fail_msg("the module says: %s", answer.why);
+#else
+    skip(); /* libmpt_cuda.so was not built */
+#endif
+}
+
+/* The capabilities whose machine code the module holds. */
+static void test_capability_when_code_is_there_then_a_target(void **s) {
+    (void)s;
+    static const struct {
+        int major, minor;
+        mpt_target target;
+    } rows[] = {{7, 5, MPT_TARGET_HOST},  {8, 0, MPT_TARGET_SM80},   {8, 9, MPT_TARGET_SM80},
+                {9, 0, MPT_TARGET_SM90},  {10, 0, MPT_TARGET_SM100}, {10, 3, MPT_TARGET_HOST},
+                {12, 0, MPT_TARGET_HOST}, {0, 0, MPT_TARGET_HOST}};
+    for (size_t i = 0; i < MPT_COUNT(rows); i++)
+        assert_int_equal(mpt_cuda_target(rows[i].major, rows[i].minor), rows[i].target);
 }
 
 /* ---- compiling ---- */
@@ -287,6 +322,8 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_look_when_the_file_is_no_library_then_said),
     cmocka_unit_test(
         test_look_when_the_module_is_of_another_build_then_the_difference_is_named),
+    cmocka_unit_test(test_look_when_the_module_is_that_of_cuda_then_it_fits_and_probes),
+    cmocka_unit_test(test_capability_when_code_is_there_then_a_target),
     cmocka_unit_test(test_compile_when_cuda_is_not_built_then_one_sentence_and_a_way_out),
     cmocka_unit_test(test_compile_when_auto_and_cuda_is_not_built_then_the_cpu_without_a_word),
     cmocka_unit_test(test_compile_when_a_module_has_no_device_then_auto_says_why),
