@@ -148,7 +148,7 @@ static void print_bound(const mpt_plan *plan, mpt_str *out) {
     mpt_text_linef(
         out, "speed-up",
         "GEMMs at most %.2fx over bf16: FP8 2x, FP4 4x, each by its wider operand%s%s",
-        plan->bound, target == MPT_TARGET_HOST ? "" : "; emulated ones 1x on ",
+        plan->bound, target == MPT_TARGET_HOST ? "" : "; emulated ones at most 1x on ",
         target == MPT_TARGET_HOST ? "" : mpt_target_name(target));
 }
 

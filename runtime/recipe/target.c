@@ -70,7 +70,8 @@ static bool scales_are_factors(const mpt_quantizer *q) {
 
 /* ---- the library's own modes ---- */
 
-bool mpt_target_scaling(const mpt_quantizer *q, bool rows, mpt_lt_scaling *out) {
+/* The library's scales for an operand's codes; false where it has none such. */
+static bool scaling_of(const mpt_quantizer *q, bool rows, mpt_lt_scaling *out) {
     bool fp32_scales = q->scale_format <= MPT_SCALE_POW2, wide = mpt_is_wide(q->format);
     int32_t high = q->block_rows, along = q->block_cols;
     bool in_rows = rows && q->scale.kind != MPT_SCALING_NONE && high == 1;
@@ -91,7 +92,7 @@ bool mpt_target_scaling(const mpt_quantizer *q, bool rows, mpt_lt_scaling *out) 
 
 static bool find_scaling(const mpt_quantizer *q, bool rows, mpt_lt_operand *out, char *why) {
     out->format = q->format;
-    if (mpt_target_scaling(q, rows, &out->scaling))
+    if (scaling_of(q, rows, &out->scaling))
         return true;
     snprintf(why, MPT_TARGET_WHY, "no tensor core takes %s in blocks of %dx%d with %s scales",
              mpt_dtype_name(q->format), (int)q->block_rows, (int)q->block_cols,
@@ -101,13 +102,14 @@ static bool find_scaling(const mpt_quantizer *q, bool rows, mpt_lt_operand *out,
 
 /* Scales of rows are the library's where both operands have them, else factors of the result.
  */
-static bool has_rows(const mpt_quantizer *q) {
+bool mpt_target_has_row_scales(const mpt_quantizer *q) {
     return q->block_rows == 1 && scales_are_factors(q) && q->scale.kind != MPT_SCALING_NONE;
 }
 
 /* Operands lie along the dot product: where they do not, they are kept or turned so. */
 static bool query_of(mpt_target target, const mpt_product *p, mpt_lt_query *out, char *why) {
-    bool rows = target == MPT_TARGET_SM90 && has_rows(p->a) && has_rows(p->b);
+    bool rows = target == MPT_TARGET_SM90 && mpt_target_has_row_scales(p->a) &&
+                mpt_target_has_row_scales(p->b);
     mpt_dtype format = p->a->format;
     *out = (mpt_lt_query){.capability = mpt_target_capability(target),
                           .rows = p->rows,
@@ -147,7 +149,7 @@ static bool holds(mpt_dtype wide, const mpt_quantizer *q) {
            (wide != MPT_DTYPE_FP16 || in_range_of_fp16(q));
 }
 
-static mpt_way way_to_decode(const mpt_product *p) {
+mpt_way mpt_target_way_to_decode(const mpt_product *p) {
     static const mpt_way ways[] = {MPT_WAY_BF16, MPT_WAY_FP16, MPT_WAY_TF32};
     for (size_t i = 0; i < MPT_COUNT(ways); i++) {
         mpt_dtype wide = mpt_way_format(ways[i], p->a);
@@ -177,7 +179,7 @@ mpt_way mpt_target_way(mpt_target target, const mpt_product *product,
     if (is_plain(product, why))
         return MPT_WAY_PLAIN;
     if (!query_of(target, product, &query, why))
-        return way_to_decode(product);
+        return mpt_target_way_to_decode(product);
     if (mpt_lt_supported(&query, why))
         return MPT_WAY_NATIVE;
     char other[MPT_TARGET_WHY];
@@ -186,9 +188,24 @@ mpt_way mpt_target_way(mpt_target target, const mpt_product *product,
     rewrite(&rewritten.b);
     bool changed = rewritten.a.format != query.a.format || rewritten.b.format != query.b.format;
     if (!changed || !mpt_lt_supported(&rewritten, other))
-        return way_to_decode(product);
+        return mpt_target_way_to_decode(product);
     why[0] = 0;
     return MPT_WAY_E4M3;
+}
+
+void mpt_target_operands(mpt_target target, const mpt_product *product, mpt_way way,
+                         mpt_lt_operand out[2]) {
+    mpt_lt_query query;
+    char why[MPT_TARGET_WHY];
+    (void)query_of(target, product, &query, why);
+    if (way == MPT_WAY_E4M3) {
+        rewrite(&query.a);
+        rewrite(&query.b);
+    }
+    if (way < MPT_WAY_E4M3)
+        query.a = query.b = (mpt_lt_operand){.format = mpt_way_format(way, product->a)};
+    out[0] = query.a;
+    out[1] = query.b;
 }
 
 bool mpt_target_multiplies(mpt_target target, const mpt_product *product,

@@ -52,9 +52,16 @@ mpt_way mpt_target_way(mpt_target target, const mpt_product *product, char why[M
 bool mpt_target_multiplies(mpt_target target, const mpt_product *product,
                            char why[MPT_TARGET_WHY]);
 
-/* The library's scales for an operand's codes; false where it has none such. `rows` says
- * whether scales of rows are asked for as such; else they are factors of the result. */
-bool mpt_target_scaling(const mpt_quantizer *q, bool rows, mpt_lt_scaling *out);
+/* The way where the codes of a product cannot be multiplied after all. */
+mpt_way mpt_target_way_to_decode(const mpt_product *product);
+
+/* The formats and scales in which a way, not MPT_WAY_PLAIN, gives both operands to the library.
+ */
+void mpt_target_operands(mpt_target target, const mpt_product *product, mpt_way way,
+                         mpt_lt_operand out[2]);
+
+/* Whether an operand has FP32 scales of rows, which need not enter the product. */
+bool mpt_target_has_row_scales(const mpt_quantizer *q);
 
 /* The format that a way multiplies in; a quantizer's own where codes stay as they are. */
 mpt_dtype mpt_way_format(mpt_way way, const mpt_quantizer *q);
