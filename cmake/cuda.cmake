@@ -2,6 +2,9 @@
 # runs the same kernels on the CPU for tests, where there is a C++ compiler.
 file(GLOB CUDA_KERNELS CONFIGURE_DEPENDS kernels/cuda/*.cu)
 file(GLOB CUDA_C CONFIGURE_DEPENDS kernels/cuda/*.c)
+# The simulator has its own of what needs the toolkit.
+set(CUSIM_C ${CUDA_C})
+list(FILTER CUSIM_C EXCLUDE REGEX "/lt\\.c$")
 
 include(CheckLanguage)
 check_language(CXX)
