@@ -6,13 +6,60 @@ file(GLOB CUDA_C CONFIGURE_DEPENDS kernels/cuda/*.c)
 set(CUSIM_C ${CUDA_C})
 list(FILTER CUSIM_C EXCLUDE REGEX "/lt\\.c$")
 
+# ---- the module ----
+
+set(MPT_CUDA AUTO CACHE STRING "Build libmpt_cuda.so: AUTO (where nvcc and cuBLAS are), ON, OFF")
+set_property(CACHE MPT_CUDA PROPERTY STRINGS AUTO ON OFF)
+# The machine code that is built (kernels/cuda/capability.h says why no other).
+set(CMAKE_CUDA_ARCHITECTURES "80-real;90a-real;100a-real")
+set(CMAKE_CUDA_FLAGS_RELEASE "-O3")
+
 include(CheckLanguage)
 check_language(CXX)
+set(MPT_CUDA_LACKS "")
+if(MPT_CUDA STREQUAL "OFF")
+  set(MPT_CUDA_LACKS "MPT_CUDA is OFF")
+elseif(MPT_SANITIZE)
+  set(MPT_CUDA_LACKS "the sanitizers do not go into it")
+elseif(NOT CMAKE_CXX_COMPILER)
+  set(MPT_CUDA_LACKS "there is no C++ compiler, which nvcc needs")
+else()
+  if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+    # Toolkits are installed beside PATH.
+    find_program(MPT_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda /opt/cuda
+      PATH_SUFFIXES bin)
+    mark_as_advanced(MPT_NVCC)
+    if(MPT_NVCC)
+      set(ENV{CUDACXX} ${MPT_NVCC})
+    endif()
+  endif()
+  check_language(CUDA)
+  if(NOT CMAKE_CUDA_COMPILER)
+    set(MPT_CUDA_LACKS "there is no nvcc that works")
+  else()
+    enable_language(CUDA)
+    find_package(CUDAToolkit 13)
+    if(NOT TARGET CUDA::cublasLt OR NOT TARGET CUDA::cudart_static)
+      set(MPT_CUDA_LACKS "there is no cuBLASLt of CUDA 13 beside nvcc")
+    endif()
+  endif()
+endif()
+if(MPT_CUDA STREQUAL "ON" AND MPT_CUDA_LACKS)
+  message(FATAL_ERROR "MPT_CUDA=ON, but ${MPT_CUDA_LACKS}")
+elseif(MPT_CUDA_LACKS)
+  message(STATUS "libmpt_cuda.so is not built: ${MPT_CUDA_LACKS}")
+else()
+  message(STATUS "libmpt_cuda.so is built by ${CMAKE_CUDA_COMPILER}")
+  add_subdirectory(kernels/cuda)
+endif()
+
+# ---- the simulator ----
+
 if(CMAKE_CXX_COMPILER)
   enable_language(CXX)
   file(GLOB CUSIM_SOURCES CONFIGURE_DEPENDS kernels/cuda/sim/*.cpp)
   set(CUSIM_C ${CUDA_C}) # without what only a toolkit has
-  list(FILTER CUSIM_C EXCLUDE REGEX "/runtime_cuda\\.c$")
+  list(FILTER CUSIM_C EXCLUDE REGEX "/(module|runtime_cuda|lt)\\.c$")
   set_source_files_properties(${CUDA_KERNELS} PROPERTIES LANGUAGE CXX)
   add_library(mpt_cusim STATIC EXCLUDE_FROM_ALL ${CUDA_KERNELS} ${CUSIM_C} ${CUSIM_SOURCES})
   target_compile_options(mpt_cusim PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-xc++ -std=c++17 -Wall

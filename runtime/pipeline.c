@@ -96,6 +96,7 @@ mpt_program_info mpt_program_get_info(const mpt_program *program) {
                              .device = program->phases[0]->backend->name,
                              .proxy = program->proxy,
                              .why = program->why,
+                             .no_device = program->no_device,
                              .n_blocks = graph->n_blocks,
                              .n_phases = program->n_phases,
                              .steps = train->steps,

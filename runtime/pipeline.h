@@ -13,8 +13,9 @@ struct mpt_program {
     mpt_recipe *recipe; /* lent */
     mpt_arena arena;
     bool proxy;
-    mpt_device device; /* REF or CPU: AUTO is decided */
-    mpt_target target; /* that the plan speaks of */
+    mpt_device device;     /* AUTO is decided */
+    const char *no_device; /* of mpt_program_info */
+    mpt_target target;     /* that the plan speaks of */
     int n_threads;
     const char *why; /* why AUTO took this model; "" where it did not choose */
     mpt_train train; /* merged for this model, micro_batch and steps filled in */

@@ -1,4 +1,5 @@
-/* Compiling: stages 2 to 8 of one recipe, once a phase; pipeline_draw.c draws its model.
+/* Compiling: stages 2 to 8 of one recipe, once a phase; pipeline_draw.c draws its model,
+ * pipeline_device.c takes the device.
  *
  * In: a recipe and the host's wishes. Out: a program, which holds no tensor yet. The choice
  * between full model and proxy is made here, because it needs the full model's plan. */
@@ -18,7 +19,7 @@ typedef struct compiling {
     mpt_ctx *ctx;
     mpt_recipe *recipe;
     mpt_compile_options options;
-    const mpt_backend *backend;
+    mpt_device_choice on;
     int n_threads;
     mpt_data *data;
 } compiling;
@@ -80,8 +81,8 @@ static mpt_status settle_train(const compiling *c, mpt_program *program) {
 /* ---- one phase: stages 4 to 8 ---- */
 
 static mpt_status schedule(const compiling *c, mpt_phase_program *phase) {
-    mpt_schedule_options options = {c->backend->tables, c->n_threads, c->options.target};
-    phase->backend = c->backend;
+    mpt_schedule_options options = {c->on.backend->tables, c->n_threads, c->on.target};
+    phase->backend = c->on.backend;
     mpt_schedule_hash(phase->graph, phase->schedule_hash);
     MPT_TRY(mpt_schedule_select(phase, &options));
     MPT_TRY(mpt_schedule_order(phase));
@@ -193,7 +194,7 @@ mpt_status mpt_pipeline_recompile(const mpt_program *program, int phase, int eve
                            like->graph->vocab, false};
     mpt_graph *graph;
     *out = NULL;
-    c.backend = like->backend;
+    c.on.backend = like->backend;
     train.recompute.every = every;
     MPT_TRY(mpt_pipeline_draw(program->recipe, &drawing, like->graph->own_tokens, &graph));
     mpt_precision_options options = options_of(program->recipe, like->policies);
@@ -263,13 +264,14 @@ static mpt_status compile_model(const compiling *c, bool proxy, mpt_program **ou
     *program = (mpt_program){.ctx = c->ctx,
                              .recipe = c->recipe,
                              .proxy = proxy,
-                             .device = c->options.device,
-                             .target = c->options.target,
+                             .device = c->on.device,
+                             .target = c->on.target,
                              .data_given = c->options.data != NULL,
                              .n_threads = c->n_threads,
                              .why = ""};
     mpt_arena_init(&program->arena, c->ctx);
-    mpt_status status = fill_program(c, program);
+    program->no_device = mpt_arena_strdup(&program->arena, c->on.no_device);
+    mpt_status status = program->no_device ? fill_program(c, program) : MPT_OUT_OF_MEMORY;
     if (status != MPT_OK) {
         mpt_program_destroy(program);
         return status;
@@ -280,29 +282,26 @@ static mpt_status compile_model(const compiling *c, bool proxy, mpt_program **ou
 
 /* ---- full model or proxy ---- */
 
-/* Seconds that a run would take at least, with 6 operations a parameter and token. The rate is
- * an assumption, good to a factor of three: what a core's vector units reach in a GEMM. */
+/* Seconds that a run would take at least, with 6 operations a parameter and token. */
 static double estimate_seconds(const compiling *c, const mpt_program *program) {
-    static const double cpu_rate = 40e9, ref_rate = 0.5e9;
     const mpt_train *train = &program->train;
     double tokens = (double)train->steps * (double)train->batch * (double)train->sequence;
-    double rate = (c->options.device == MPT_DEVICE_REF ? ref_rate : cpu_rate) * c->n_threads;
-    return 6.0 * (double)count_parameters(program->phases[0]->graph) * tokens / rate;
+    return 6.0 * (double)count_parameters(program->phases[0]->graph) * tokens / c->on.rate;
 }
 
 /* Whether the full model can be trained here, and the sentence that says so. */
 static mpt_status judge_full(const compiling *c, mpt_program *full, bool *out_fits) {
     static const double day = 86400.0, giga = 1e9;
-    double here = (double)mpt_system_memory(), need = 0;
+    double here = (double)c->on.memory, need = 0;
     double seconds = estimate_seconds(c, full);
     for (int p = 0; p < full->n_phases + full->n_evals; p++)
         need = fmax(need, (double)mpt_phase_program_bytes(mpt_program_part(full, p)));
     *out_fits = (here == 0 || need <= here) && seconds <= day;
     if (here > 0 && need > here)
         full->why = mpt_arena_printf(&full->arena,
-                                     "the full model needs %.3g GB and this machine has %.3g "
-                                     "GB, so the proxy is trained",
-                                     need / giga, here / giga);
+                                     "the full model needs %.3g GB and %s has %.3g GB, so the "
+                                     "proxy is trained",
+                                     need / giga, c->on.whose, here / giga);
     else if (seconds > day)
         full->why = mpt_arena_printf(&full->arena,
                                      "the full model would train for about %.2g days on this "
@@ -358,10 +357,7 @@ static mpt_status read_options(compiling *c, const mpt_compile_options *options)
         return MPT_FAIL(c->ctx, MPT_INVALID, MPT_NOWHERE,
                         "mpt_compile: options.model is %d, which is no choice of a model",
                         (int)o->model);
-    c->backend = o->device == MPT_DEVICE_CUDA            ? c->ctx->device_backend
-                 : (unsigned)o->device <= MPT_DEVICE_CPU ? mpt_backend_get(o->device)
-                                                         : NULL;
-    if (!c->backend)
+    if ((unsigned)o->device > MPT_DEVICE_CUDA)
         return MPT_FAIL(c->ctx, MPT_INVALID, MPT_NOWHERE,
                         "mpt_compile: options.device is %d, which is no device",
                         (int)o->device);
@@ -383,9 +379,9 @@ mpt_status mpt_compile(mpt_recipe *recipe, const mpt_compile_options *options,
     *out = NULL;
     compiling c = {.ctx = recipe->ctx, .recipe = recipe, .options = MPT_COMPILE_OPTIONS_INIT};
     MPT_TRY(read_options(&c, options));
-    if (c.options.device == MPT_DEVICE_AUTO)
-        c.options.device = MPT_DEVICE_CPU;
     c.n_threads = c.options.n_threads > 0 ? c.options.n_threads : mpt_system_processors();
+    c.on.target = c.options.target;
+    MPT_TRY(mpt_pipeline_choose_device(c.ctx, c.options.device, c.n_threads, &c.on));
     if (!recipe->frozen)
         MPT_TRY(mpt_recipe_freeze(recipe));
     memset(recipe->drawn, 0, sizeof recipe->drawn); /* a host may have changed its model */

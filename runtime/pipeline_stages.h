@@ -3,7 +3,23 @@
 #ifndef MPT_PIPELINE_STAGES_H
 #define MPT_PIPELINE_STAGES_H
 
+#include "exec/module.h"
 #include "pipeline.h"
+
+/* What a program computes on. */
+typedef struct mpt_device_choice {
+    mpt_device device; /* never AUTO */
+    const struct mpt_backend *backend;
+    mpt_target target; /* that the plan speaks of; HOST as the host's wish means this machine */
+    double rate;       /* floating-point operations a second that a run may reach */
+    uint64_t memory;   /* bytes a new program could use; 0: unknown */
+    const char *whose; /* "this machine" */
+    char no_device[MPT_MODULE_WHY]; /* of mpt_program_info */
+} mpt_device_choice;
+
+/* Takes the device that was asked for. MPT_NO_DEVICE: it is not there. */
+mpt_status mpt_pipeline_choose_device(mpt_ctx *ctx, mpt_device asked, int n_threads,
+                                      mpt_device_choice *out);
 
 /* The shape of one drawing: a micro-batch. */
 typedef struct mpt_drawing {

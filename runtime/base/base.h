@@ -26,6 +26,7 @@ struct mpt_ctx {
     mpt_log_fn log;
     void *log_ud;
     const struct mpt_backend *device_backend; /* of MPT_DEVICE_CUDA; NULL: none was opened */
+    char *modules;                            /* where modules are looked for first; or NULL */
     uint64_t
         n_allocs; /* calls of the allocator that asked for memory; a step must not add to it */
     size_t live_bytes;

@@ -45,6 +45,12 @@ mpt_status mpt_sets_check(mpt_ctx *ctx, const char *call, const char *name, cons
     return MPT_OK;
 }
 
+static char *copy(mpt_ctx *ctx, const char *text) {
+    size_t n = strlen(text) + 1;
+    char *to = mpt_alloc(ctx, n);
+    return to ? memcpy(to, text, n) : NULL;
+}
+
 mpt_status mpt_ctx_create(const mpt_ctx_options *options, mpt_ctx **out) {
     mpt_ctx_options o = MPT_CTX_OPTIONS_INIT;
     MPT_REQUIRE_OBJECT(out);
@@ -64,13 +70,19 @@ mpt_status mpt_ctx_create(const mpt_ctx_options *options, mpt_ctx **out) {
     ctx->error.hint = ctx->error_hint;
     ctx->error.message = ctx->error_message;
     ctx->error.c_file = "";
+    if (o.modules && !(ctx->modules = copy(ctx, o.modules))) {
+        mpt_ctx_destroy(ctx);
+        return MPT_OUT_OF_MEMORY;
+    }
     *out = ctx;
     return MPT_OK;
 }
 
 void mpt_ctx_destroy(mpt_ctx *ctx) {
-    if (ctx)
-        ctx->alloc(ctx->alloc_ud, ctx, sizeof *ctx, 0);
+    if (!ctx)
+        return;
+    mpt_free(ctx, ctx->modules);
+    ctx->alloc(ctx->alloc_ud, ctx, sizeof *ctx, 0);
 }
 
 const mpt_error *mpt_ctx_error(const mpt_ctx *ctx) {

@@ -124,7 +124,8 @@ static void put_checked(const mpt_ctx *ctx, const checked *c) {
 /* ---- the command ---- */
 
 static mpt_exit exit_of(mpt_status status) {
-    bool machine = status == MPT_OUT_OF_MEMORY || status == MPT_IO || status == MPT_INTERNAL;
+    bool machine = status == MPT_OUT_OF_MEMORY || status == MPT_IO || status == MPT_NO_DEVICE ||
+                   status == MPT_INTERNAL;
     return status == MPT_OK ? MPT_EXIT_DONE : machine ? MPT_EXIT_MACHINE : MPT_EXIT_WRONG;
 }
 

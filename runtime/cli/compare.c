@@ -54,8 +54,7 @@ static mpt_status check_all(mpt_runs *runs) {
     if (status == MPT_OK) {
         mpt_program_info info = mpt_program_get_info(base);
         runs->seed = info.seed;
-        if (info.proxy && *info.why)
-            mpt_progress_note(runs->progress, "mptrun: %s", info.why);
+        mpt_cli_note_choices(&info, runs->progress);
     }
     mpt_program_destroy(base);
     mpt_recipe_destroy(base_recipe);

@@ -57,6 +57,8 @@ static mpt_status prepare(evaluation *e) {
     if (status == MPT_OK)
         status = mpt_trainer_load_weights(e->trainer, e->options->weights);
     e->info = mpt_program_get_info(e->program);
+    if (status == MPT_OK)
+        mpt_cli_note_choices(&e->info, e->progress);
     return status;
 }
 

@@ -22,6 +22,7 @@
 #include "cli/sample.h"
 #include "cli/sweep.h"
 #include "cli/tools.h"
+#include "cli/tree.h"
 #include "cli/waiting.h"
 
 /* ---- what all commands use ---- */
@@ -38,6 +39,7 @@ mpt_exit mpt_cli_fail(const mpt_ctx *ctx, mpt_status status) {
         return MPT_EXIT_STOPPED;
     case MPT_OUT_OF_MEMORY:
     case MPT_IO:
+    case MPT_NO_DEVICE:
         return MPT_EXIT_MACHINE;
     case MPT_INTERNAL:
         fprintf(stderr, "%s (found at %s:%d)\n", mpt_status_text(status),
@@ -118,6 +120,8 @@ static mpt_exit call(mpt_ctx *ctx, const mpt_options *options, mpt_progress *pro
         return mpt_cli_printed(ctx, mpt_list(ctx, MPT_LIST_OPS, mpt_cli_write, NULL));
     if (options->list_formats)
         return mpt_cli_printed(ctx, mpt_list(ctx, MPT_LIST_FORMATS, mpt_cli_write, NULL));
+    if (options->list_devices)
+        return mpt_cli_printed(ctx, mpt_list(ctx, MPT_LIST_DEVICES, mpt_cli_write, NULL));
     if (options->list_types)
         return mpt_cli_printed(ctx, mpt_recipe_annotations(ctx, mpt_cli_write, NULL));
     if (options->help_recipe)
@@ -167,9 +171,32 @@ static void note_threads(const mpt_options *options) {
                 options->threads, cores, cores);
 }
 
-static mpt_exit run_command(const mpt_options *options) {
+/* What plan and its like are told without a GPU: --device cuda then stands for a target. With
+ * one, it means that GPU. */
+static mpt_status settle_device(mpt_ctx *ctx, mpt_options *options) {
+    mpt_device_info gpu = {.there = false};
+    bool tells = options->command == MPT_COMMAND_PLAN || options->command == MPT_COMMAND_CHECK;
+    bool plans = tells || options->command == MPT_COMMAND_EXPLAIN ||
+                 options->command == MPT_COMMAND_DIFF;
+    if (!plans || options->device != MPT_DEVICE_CUDA)
+        return MPT_OK;
+    mpt_status status = mpt_device_find(ctx, MPT_DEVICE_CUDA, &gpu);
+    if (status != MPT_OK || gpu.there)
+        return status;
+    options->device = MPT_DEVICE_AUTO;
+    if (options->target >= 0)
+        return MPT_OK;
+    options->target = MPT_TARGET_SM100;
+    if (tells)
+        fprintf(stderr, "mptrun: --device cuda stands for --target sm100 here; others are sm80 "
+                        "and sm90\n");
+    return MPT_OK;
+}
+
+static mpt_exit run_command(mpt_options *options) {
     mpt_ctx_options context = MPT_CTX_OPTIONS_INIT;
     mpt_ctx *ctx = NULL;
+    char libraries[4096];
     mpt_progress progress = {.quiet = options->quiet};
     if (options->version) {
         printf("mptrun %s\n", mpt_version());
@@ -182,11 +209,15 @@ static mpt_exit run_command(const mpt_options *options) {
     note_threads(options);
     context.log = log_line;
     context.log_ud = &progress;
+    if (mpt_cli_libraries(libraries, sizeof libraries))
+        context.modules = libraries;
     if (mpt_ctx_create(&context, &ctx) != MPT_OK) {
         fprintf(stderr, "mptrun: out of memory\n");
         return MPT_EXIT_MACHINE;
     }
-    mpt_exit result = call(ctx, options, &progress);
+    mpt_status settled = settle_device(ctx, options);
+    mpt_exit result =
+        settled == MPT_OK ? call(ctx, options, &progress) : mpt_cli_fail(ctx, settled);
     mpt_ctx_destroy(ctx);
     return result;
 }

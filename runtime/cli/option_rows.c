@@ -157,9 +157,9 @@ enum {
     ALONE = 0
 };
 
-/* In the order of mpt_model_choice, of mpt_device and MPT_CLI_DEVICE_CUDA, of mpt_target. */
+/* In the order of mpt_model_choice, of mpt_device, of mpt_target. */
 static const char *const models[] = {"auto", "full", "proxy", NULL};
-static const char *const devices[] = {"auto", "ref", "cpu", "cuda", NULL};
+const char *const mpt_device_words[] = {"auto", "ref", "cpu", "cuda", NULL};
 static const char *const targets[] = {"host", "sm80", "sm90", "sm100", NULL};
 /* In the order of mpt_weight_type. */
 static const char *const dtypes[] = {"fp32", "bf16", "fp16", NULL};
@@ -182,8 +182,9 @@ const mpt_option_row mpt_option_rows[] = {
      "ends within "
      "a day, else the proxy. The commands that do not train: full unless told otherwise"},
     {"device", 0, "NAME", MPT_OPTION_CHOICE, RECIPES | QUANTIZE | BENCH | RESUME | TRAINS,
-     AT(device), devices,
-     "auto, ref (the definition, slow) or cpu; plan and check: also cuda, for --target sm100"},
+     AT(device), mpt_device_words,
+     "auto (a GPU where there is one, else the CPU), ref (the definition, slow), cpu or cuda; "
+     "plan and check without a GPU take cuda for --target sm100"},
     {"target", 0, "NAME", MPT_OPTION_CHOICE, PLAN | CHECK, AT(target), targets,
      "host (default), sm80, sm90 or sm100: whose memory is counted, and which GEMMs that GPU "
      "has to emulate"},
@@ -268,6 +269,8 @@ const mpt_option_row mpt_option_rows[] = {
      "the ops of this build and the kernels of each"},
     {"list-formats", 0, NULL, MPT_OPTION_FLAG, ALONE, AT(list_formats), NULL,
      "the number formats of this build"},
+    {"list-devices", 0, NULL, MPT_OPTION_FLAG, ALONE, AT(list_devices), NULL,
+     "the devices of this machine, or what is missing for one"},
     {"list-types", 0, NULL, MPT_OPTION_FLAG, ALONE, AT(list_types), NULL,
      "the words of recipes as annotations for editors, as lua/types/mpt.lua has them"},
     {"help-recipe", 0, "[FIELD]", MPT_OPTION_FLAG, ALONE, AT(help_recipe), NULL,

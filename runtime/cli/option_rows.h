@@ -48,6 +48,9 @@ typedef struct mpt_option_row {
 /* What --from and --format take: the words of mpt_tokens_options. The first is the default. */
 extern const char *const mpt_token_inputs[], *const mpt_token_outputs[];
 
+/* The words of --device, in the order of mpt_device; NULL ends them. */
+extern const char *const mpt_device_words[];
+
 enum { MPT_OPTIONS_MAX = 64 }; /* there are fewer rows: option_rows.c asserts it */
 
 extern const mpt_option_row mpt_option_rows[];

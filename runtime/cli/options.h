@@ -30,9 +30,6 @@ typedef enum mpt_command {
 
 enum { MPT_CLI_FAULTS = 64 };
 enum { MPT_CLI_SETS = 64, MPT_CLI_SET_TEXT = 8192 };
-enum {
-    MPT_CLI_DEVICE_CUDA = MPT_DEVICE_CUDA
-}; /* of plan and check, which compute nothing */
 
 typedef struct mpt_options {
     mpt_command command;
@@ -44,7 +41,7 @@ typedef struct mpt_options {
     size_t set_used; /* of set_text, which holds the paths cut off at their '=' */
     char set_text[MPT_CLI_SET_TEXT];
     int model;  /* mpt_model_choice, or -1: not said */
-    int device; /* mpt_device, or MPT_CLI_DEVICE_CUDA */
+    int device; /* mpt_device */
     int target; /* mpt_target, or -1: not said */
     int threads;
     int steps;     /* of bench; 0: not said */
@@ -71,7 +68,7 @@ typedef struct mpt_options {
     const char *dump, *until;                 /* names of stages */
     const char *phase;                        /* NULL: not said */
     bool json, quiet, schedule, columnwise, quantizers;
-    bool help, version, list_ops, list_formats, list_types, help_recipe;
+    bool help, version, list_ops, list_formats, list_types, list_devices, help_recipe;
     const char *word; /* of --help-recipe; NULL: everything */
 } mpt_options;
 

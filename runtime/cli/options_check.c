@@ -69,23 +69,14 @@ static mpt_exit check_words(const mpt_options *options) {
 
 /* ---- options of one command ---- */
 
-/* A GPU computes nothing in this build, but can be planned for. */
+/* Files are quantized and written by the CPU, whose bytes are those of any device. */
 static mpt_exit check_cuda(const mpt_options *options) {
-    if (options->device != MPT_CLI_DEVICE_CUDA)
+    if (options->device != MPT_DEVICE_CUDA ||
+        (options->command != MPT_COMMAND_QUANTIZE && options->command != MPT_COMMAND_EXPORT))
         return MPT_EXIT_DONE;
-    bool plans = options->command == MPT_COMMAND_PLAN || options->command == MPT_COMMAND_CHECK;
-    if (options->command == MPT_COMMAND_RUN || options->command == MPT_COMMAND_QUANTIZE ||
-        options->command == MPT_COMMAND_BENCH || options->command == MPT_COMMAND_EXPORT ||
-        options->command == MPT_COMMAND_EVAL || options->command == MPT_COMMAND_SAMPLE ||
-        options->command == MPT_COMMAND_COMPARE || options->command == MPT_COMMAND_SWEEP) {
-        fprintf(stderr, "mptrun: --device cuda: this build computes on ref and cpu only; plan "
-                        "and check take it, as --target sm100\n");
-        return MPT_EXIT_MACHINE;
-    }
-    if (plans && options->target < 0)
-        fprintf(stderr, "mptrun: --device cuda stands for --target sm100 here; others are sm80 "
-                        "and sm90\n");
-    return MPT_EXIT_DONE;
+    fprintf(stderr, "mptrun: '%s' computes on ref and cpu only; leave --device cuda out\n",
+            mpt_command_rows[options->command].name);
+    return MPT_EXIT_USAGE;
 }
 
 /* bench measures a recipe's steps or the quantizers, each with options of its own. */

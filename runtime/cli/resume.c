@@ -62,8 +62,7 @@ static mpt_exit merge(resuming *r, const mpt_options *said) {
     if (said->device == MPT_DEVICE_AUTO)
         r->options.device = r->past.device;
     if (said->device == MPT_DEVICE_AUTO && r->has_checkpoint) /* what AUTO was then */
-        r->options.device =
-            strcmp(r->from.device, "ref") == 0 ? MPT_DEVICE_REF : MPT_DEVICE_CPU;
+        r->options.device = mpt_past_run_device(r->from.device);
     r->options.model = r->past.model;
     r->options.n_inject = r->past.n_inject;
     memcpy(r->options.inject, r->past.inject, sizeof r->past.inject);
@@ -217,6 +216,7 @@ static mpt_exit resume(resuming *r, const mpt_options *said) {
     }
     if (result == MPT_EXIT_DONE) {
         mpt_cli_warn(r->run.program, r->run.progress);
+        mpt_cli_note_choices(&r->run.info, r->run.progress);
         result = load(r);
     }
     if (result == MPT_EXIT_DONE)

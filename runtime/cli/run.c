@@ -33,12 +33,8 @@ mpt_status mpt_cli_compile(mpt_recipe *recipe, const mpt_options *options,
                            mpt_model_choice model, mpt_program **out) {
     mpt_compile_options compile = MPT_COMPILE_OPTIONS_INIT;
     compile.model = options->model >= 0 ? (mpt_model_choice)options->model : model;
-    bool cuda =
-        options->device == MPT_CLI_DEVICE_CUDA; /* plan and check: options.c sees to it */
-    compile.device = cuda ? MPT_DEVICE_AUTO : (mpt_device)options->device;
-    compile.target = options->target >= 0 ? (mpt_target)options->target
-                     : cuda               ? MPT_TARGET_SM100
-                                          : MPT_TARGET_HOST;
+    compile.device = (mpt_device)options->device;
+    compile.target = options->target >= 0 ? (mpt_target)options->target : MPT_TARGET_HOST;
     compile.n_threads = options->threads;
     compile.data = options->data;
     compile.own_tokens = options->tokens != NULL;
@@ -56,6 +52,13 @@ void mpt_cli_warn(const mpt_program *program, mpt_progress *progress) {
         else
             mpt_progress_note(progress, "warning: %s: %s", w.name, w.text);
     }
+}
+
+void mpt_cli_note_choices(const mpt_program_info *info, mpt_progress *progress) {
+    if (info->proxy && *info->why)
+        mpt_progress_note(progress, "mptrun: %s", info->why);
+    if (*info->no_device && !progress->quiet)
+        mpt_progress_note(progress, "mptrun: computes on the CPU: %s", info->no_device);
 }
 
 /* Whether the plan, which ends with the warnings, is in front of whoever reads stderr. */
@@ -126,8 +129,8 @@ static mpt_status prepare(mpt_training *r) {
     r->info = mpt_program_get_info(r->program);
     if (!only_dumps(r) && !plan_is_seen(o))
         mpt_cli_warn(r->program, r->progress);
-    if (r->info.proxy && *r->info.why)
-        mpt_progress_note(r->progress, "mptrun: %s", r->info.why);
+    if (!only_dumps(r))
+        mpt_cli_note_choices(&r->info, r->progress);
     if (o->dump)
         status = mpt_program_print(r->program, MPT_PRINT_STAGE, o->dump, mpt_cli_write, NULL);
     fflush(stdout);

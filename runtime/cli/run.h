@@ -14,6 +14,10 @@ mpt_status mpt_cli_load(mpt_ctx *ctx, const mpt_options *options, const char *pa
                         mpt_recipe **out);
 mpt_status mpt_cli_load_sets(mpt_ctx *ctx, const char *path, const mpt_set *sets, int n_sets,
                              mpt_recipe **out);
+/* Says what was chosen where the command line left it open: the proxy, and the CPU where a GPU
+ * was looked for. */
+void mpt_cli_note_choices(const mpt_program_info *info, mpt_progress *progress);
+
 mpt_status mpt_cli_compile(mpt_recipe *recipe, const mpt_options *options,
                            mpt_model_choice model, mpt_program **out);
 

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "cli/folder.h"
+#include "cli/option_rows.h"
 #include "cli/sample.h"
 
 enum { TEXT_MAX = 2 << 20 };
@@ -42,6 +43,13 @@ static const char *find_options(const char *text) {
     return found;
 }
 
+mpt_device mpt_past_run_device(const char *word) {
+    for (int i = MPT_DEVICE_REF; mpt_device_words[i]; i++)
+        if (strcmp(mpt_device_words[i], word) == 0)
+            return (mpt_device)i;
+    return MPT_DEVICE_CPU;
+}
+
 /* One line, "set PATH=VALUE": its pieces stay in the text. */
 static void take_option(mpt_past_run *past, char *line) {
     char *value = strchr(line, ' '), *equals;
@@ -57,7 +65,7 @@ static void take_option(mpt_past_run *past, char *line) {
     } else if (strcmp(line, "model") == 0) {
         past->model = strcmp(value, "proxy") == 0 ? MPT_MODEL_PROXY : MPT_MODEL_FULL;
     } else if (strcmp(line, "device") == 0) {
-        past->device = strcmp(value, "ref") == 0 ? MPT_DEVICE_REF : MPT_DEVICE_CPU;
+        past->device = mpt_past_run_device(value);
     } else if (strcmp(line, "weights") == 0) {
         past->given = value;
     } else if (strcmp(line, "inject") == 0 && past->n_inject < MPT_CLI_FAULTS) {

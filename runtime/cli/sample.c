@@ -196,6 +196,7 @@ static mpt_status prepare(sampling *s, mpt_progress *progress) {
         mpt_program_info info = mpt_program_get_info(s->program);
         mpt_progress_note(progress, "mptrun: %s %s, weights of %s", info.model, info.size_name,
                           s->weights);
+        mpt_cli_note_choices(&info, progress);
     }
     return status;
 }

@@ -28,6 +28,9 @@ typedef struct mpt_past_run {
 /* Reads a run folder. MPT_EXIT_WRONG or MPT_EXIT_MACHINE, with the reason on stderr. */
 mpt_exit mpt_past_run_read(mpt_past_run *past, const char *folder);
 
+/* The device that a word of a run folder or a checkpoint means. */
+mpt_device mpt_past_run_device(const char *word);
+
 /* What stands behind the text of a recipe.lua of a run folder and is not on this command line:
  * " --set train.steps=20 --data x.txt". Comments do nothing, so that without it the recipe
  * trains something else. "" where all is there, or the recipe is of no run folder. */

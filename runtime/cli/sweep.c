@@ -86,8 +86,7 @@ static mpt_exit find_members(mpt_runs *runs, swept *s) {
     runs->n_all = (n + 2) * runs->n_seeds;
     if (!mpt_runs_begin(runs, n + 2))
         return MPT_EXIT_MACHINE;
-    if (info.proxy && *info.why)
-        mpt_progress_note(runs->progress, "mptrun: %s", info.why);
+    mpt_cli_note_choices(&info, runs->progress);
     mpt_runs_add(runs, o->words[0], NULL, info.recipe);
     for (int k = MPT_LIFT_LAYERS; k <= MPT_LIFT_OPERANDS; k++)
         if (is_asked(o, (mpt_lift_kind)k))

@@ -185,8 +185,7 @@ static mpt_exit bench_recipe(mpt_ctx *ctx, const mpt_options *options, mpt_progr
         status = mpt_cli_compile(recipe, options, MPT_MODEL_AUTO, &program);
     if (status == MPT_OK) {
         mpt_program_info info = mpt_program_get_info(program);
-        if (info.proxy && *info.why)
-            mpt_progress_note(progress, "mptrun: %s", info.why);
+        mpt_cli_note_choices(&info, progress);
         status = mpt_bench_program(program, &bench, mpt_cli_write, NULL);
     }
     mpt_program_destroy(program);

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cli/option_rows.h"
 #include "mpt/checkpoint.h"
 #include "mpt/watch.h"
 
@@ -36,7 +37,7 @@ static void write_options(const mpt_training *r, FILE *file) {
     if (chosen)
         fprintf(file, "--   --model %s\n", r->info.proxy ? "proxy" : "full");
     if (o->device != MPT_DEVICE_AUTO)
-        fprintf(file, "--   --device %s\n", o->device == MPT_DEVICE_REF ? "ref" : "cpu");
+        fprintf(file, "--   --device %s\n", mpt_device_words[o->device]);
     if (o->weights)
         fprintf(file, "--   --weights %s\n", o->weights);
     for (int i = 0; i < o->n_inject; i++)

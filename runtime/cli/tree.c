@@ -10,9 +10,9 @@
 
 enum { PATH_BYTES = 4096 };
 
-bool mpt_cli_tree(char *out, size_t size) {
-    char exe[PATH_BYTES], models[PATH_BYTES];
-    struct stat there;
+/* DIR/WAY, DIR being the folder of the executable. */
+static bool from_executable(const char *way, char *out, size_t size) {
+    char exe[PATH_BYTES];
     ssize_t length = readlink("/proc/self/exe", exe, sizeof exe - 1);
     if (length <= 0)
         return false;
@@ -21,8 +21,18 @@ bool mpt_cli_tree(char *out, size_t size) {
     if (!slash)
         return false;
     *slash = 0;
-    int n = snprintf(out, size, "%s/" MPT_SHARE_FROM_BIN, exe);
-    int m = snprintf(models, sizeof models, "%s/" MPT_SHARE_FROM_BIN "/models", exe);
-    return n > 0 && (size_t)n < size && m > 0 && (size_t)m < sizeof models &&
+    int n = snprintf(out, size, "%s/%s", exe, way);
+    return n > 0 && (size_t)n < size;
+}
+
+bool mpt_cli_tree(char *out, size_t size) {
+    char models[PATH_BYTES];
+    struct stat there;
+    return from_executable(MPT_SHARE_FROM_BIN, out, size) &&
+           from_executable(MPT_SHARE_FROM_BIN "/models", models, sizeof models) &&
            stat(models, &there) == 0 && S_ISDIR(there.st_mode);
+}
+
+bool mpt_cli_libraries(char *out, size_t size) {
+    return from_executable(MPT_LIB_FROM_BIN, out, size);
 }

@@ -1,4 +1,4 @@
-/* Where the shipped models and recipes of this very executable are. */
+/* Where the shipped models and recipes of this very executable are, and its modules. */
 #ifndef MPT_CLI_TREE_H
 #define MPT_CLI_TREE_H
 
@@ -9,5 +9,8 @@
  * were moved since. False where there is none, as for one that is run where it was built: then
  * the library knows the tree it was made from. */
 bool mpt_cli_tree(char *out, size_t size);
+
+/* The folder of libraries that was installed together with it, there or not. */
+bool mpt_cli_libraries(char *out, size_t size);
 
 #endif

@@ -26,7 +26,7 @@ mpt_status mpt_stream_open(mpt_ctx *ctx, const mpt_backend *backend, mpt_stream 
     stream->ops = backend->device;
     stream->users = 1;
     mpt_status status = MPT_OK;
-    if (!stream->ops->open(&stream->gpu))
+    if (!stream->ops->open(ctx, &stream->gpu))
         status = fail_open(stream, backend->name);
     else
         status = mpt_stream_alloc(stream, "a step's numbers", sizeof(mpt_run_env), &env);

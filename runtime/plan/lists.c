@@ -1,9 +1,10 @@
-/* What this build has: `mptrun --list-ops` and `--list-formats`, made from the tables that the
- * compiler itself reads. */
+/* What this build and this machine have: `mptrun --list-ops`, `--list-formats` and
+ * `--list-devices`, made from the tables that the compiler itself reads. */
 #include "plan/plan.h"
 
 #include "base/table.h"
 #include "exec/backend.h"
+#include "exec/module.h"
 #include "kernels/numerics_cast.h"
 #include "recipe/schema.h"
 
@@ -108,19 +109,52 @@ static void list_formats(mpt_str *out) {
     mpt_table_deinit(&table);
 }
 
+/* "NVIDIA H200, compute capability 9.0, 139 GB", or what it lacks. */
+static void gpu_cell(mpt_table *table, const mpt_module_answer *gpu) {
+    static const double giga = 1e9;
+    const mpt_module_device *device = &gpu->device;
+    if (gpu->module)
+        mpt_table_cell(table, "%s, compute capability %d.%d, %.3g GB", device->name,
+                       device->major, device->minor, (double)device->memory_bytes / giga);
+    else
+        mpt_table_cell(table, "none: %s", gpu->why);
+}
+
+static void list_devices(mpt_str *out) {
+    static const mpt_device hosts[] = {MPT_DEVICE_REF, MPT_DEVICE_CPU};
+    mpt_table table;
+    mpt_module_answer gpu;
+    mpt_module_look(&mpt_module_cuda, out->ctx->modules, &gpu);
+    mpt_table_init(&table, out->ctx, "device|auto|what it is");
+    for (size_t i = 0; i < MPT_COUNT(hosts); i++) {
+        const mpt_backend *backend = mpt_backend_get(hosts[i]);
+        bool is_auto = hosts[i] == MPT_DEVICE_CPU && !gpu.module;
+        mpt_table_cell(&table, "%s", backend->name);
+        mpt_table_cell(&table, "%s", is_auto ? "yes" : "-");
+        mpt_table_cell(&table, "%s", backend->summary);
+    }
+    mpt_table_cell(&table, "cuda");
+    mpt_table_cell(&table, "%s", gpu.module ? "yes" : "-");
+    gpu_cell(&table, &gpu);
+    mpt_table_print(&table, out);
+    mpt_table_deinit(&table);
+}
+
 mpt_status mpt_list(mpt_ctx *ctx, mpt_listing what, mpt_write_fn write, void *ud) {
     mpt_str text;
     mpt_status status = MPT_OK;
     MPT_REQUIRE_OBJECT(ctx);
     MPT_REQUIRE(ctx, write);
-    if (what != MPT_LIST_OPS && what != MPT_LIST_FORMATS)
+    if ((unsigned)what > MPT_LIST_DEVICES)
         return MPT_FAIL(ctx, MPT_INVALID, MPT_NOWHERE, "%s: no list of kind %d", __func__,
                         (int)what);
     mpt_str_init(&text, ctx);
     if (what == MPT_LIST_OPS)
         list_ops(&text);
-    else
+    else if (what == MPT_LIST_FORMATS)
         list_formats(&text);
+    else
+        list_devices(&text);
     if (text.failed)
         status = mpt_fail_memory(ctx, text.cap);
     else if (!write(ud, text.data, text.len))

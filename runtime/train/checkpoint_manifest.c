@@ -124,10 +124,9 @@ mpt_status mpt_manifest_make(const mpt_trainer *trainer, json_t **out) {
         "format", FORMAT, "version", VERSION, "mpt", mpt_version(), "step",
         (json_int_t)trainer->attempted, "tokens", (json_int_t)trainer->tokens_seen,
         "metrics_bytes", (json_int_t)trainer->metrics_bytes, "gave_up",
-        trainer->diagnosis.reason != MPT_STOP_NONE, "device",
-        program->device == MPT_DEVICE_REF ? "ref" : "cpu", "phase",
-        text_of(mpt_trainer_phase(trainer)), "recipe_hash", program->recipe_hash, "recipe",
-        recipe_text(program->recipe), "phases", phases_json(program), "data",
+        trainer->diagnosis.reason != MPT_STOP_NONE, "device", program->phases[0]->backend->name,
+        "phase", text_of(mpt_trainer_phase(trainer)), "recipe_hash", program->recipe_hash,
+        "recipe", recipe_text(program->recipe), "phases", phases_json(program), "data",
         text_of(program->data ? mpt_data_describe(program->data) : ""), "data_xxh3", data_sum,
         "optimizer", sgd ? "sgd" : "adamw", "parameters", params_json(graph), "root", root);
     return *out ? MPT_OK : mpt_fail_memory(trainer->ctx, (size_t)graph->n_params);

@@ -47,6 +47,9 @@ typedef struct mpt_ctx_options {
     void *alloc_ud;
     mpt_log_fn log; /* NULL: quiet */
     void *log_ud;
+    const char *modules; /* a folder with libmpt_cuda.so, which is opened where a compilation
+                            asks for MPT_DEVICE_CUDA or AUTO; copied. It is looked for here,
+                            then beside the file that this library is in */
 } mpt_ctx_options;
 #define MPT_CTX_OPTIONS_INIT ((mpt_ctx_options){.size = sizeof(mpt_ctx_options)})
 
@@ -219,12 +222,26 @@ typedef enum mpt_target {
     MPT_TARGET_SM100
 } mpt_target;
 
+/* What a device of this machine is. Asking for CUDA opens its module. */
+typedef struct mpt_device_info {
+    bool there;            /* a program can compute on it */
+    char why[512];         /* what is missing where it is not, half a sentence */
+    char name[128];        /* of a GPU: "NVIDIA H200" */
+    int major, minor;      /* of a GPU: its compute capability */
+    mpt_target target;     /* HOST, or the kind of GPU */
+    uint64_t memory_bytes; /* that programs may use; 0: unknown */
+} mpt_device_info;
+MPT_API MPT_CHECKED mpt_status mpt_device_find(mpt_ctx *ctx, mpt_device device,
+                                               mpt_device_info *out);
+
 typedef struct mpt_compile_options {
     size_t size;
     mpt_model_choice model; /* AUTO: the full model where it fits and ends within a day */
-    mpt_device device;
-    int n_threads;    /* 0: all cores; 4096 at most */
-    const char *data; /* a file, or a glob, that replaces the recipe's data; or NULL */
+    mpt_device device; /* AUTO: the GPU where there is one that mpt can use, else the CPU. CUDA:
+                          MPT_NO_DEVICE where there is none, and the error says what is missing
+                        */
+    int n_threads;     /* 0: all cores; 4096 at most */
+    const char *data;  /* a file, or a glob, that replaces the recipe's data; or NULL */
     mpt_target target;
     bool own_tokens; /* the host gives all tokens, so that the model may know fewer words than
                         the recipe's data has */
@@ -239,8 +256,10 @@ MPT_API void mpt_program_destroy(mpt_program *program);
 
 typedef struct mpt_program_info {
     const char *recipe, *model, *size_name, *device;
-    bool proxy;      /* this is the proxy, not the full model */
-    const char *why; /* why AUTO chose it, one sentence; "" where it did not choose */
+    bool proxy;            /* this is the proxy, not the full model */
+    const char *why;       /* why AUTO chose it, one sentence; "" where it did not choose */
+    const char *no_device; /* what the device AUTO lacks to be the GPU, where the module for it
+                              is there: "the NVIDIA driver is not installed"; else "" */
     int64_t parameters;
     int n_blocks, n_linear_layers, n_phases;
     int64_t steps, batch, micro_batch, sequence;
@@ -312,8 +331,9 @@ MPT_API MPT_CHECKED mpt_status mpt_program_diff(const mpt_program *a, const mpt_
 /* Names of the ten stages in order; NULL past the end. */
 MPT_API const char *mpt_stage_name(int index);
 
-/* What this build has, one a line: ops with their kernels, number formats with their fields. */
-typedef enum mpt_listing { MPT_LIST_OPS, MPT_LIST_FORMATS } mpt_listing;
+/* What this build has, one a line: ops with their kernels, number formats with their fields;
+ * and the devices of this machine, or what the GPU lacks. */
+typedef enum mpt_listing { MPT_LIST_OPS, MPT_LIST_FORMATS, MPT_LIST_DEVICES } mpt_listing;
 MPT_API MPT_CHECKED mpt_status mpt_list(mpt_ctx *ctx, mpt_listing what, mpt_write_fn write,
                                         void *ud);
 /* The reference of the recipe language as Markdown: all of it (`word` NULL), or what concerns

@@ -15,6 +15,7 @@
     X(IO, "the file system failed: check space and permissions")                               \
     X(STOPPED, "training stopped itself: the error names the first bad tensor")                \
     X(INTERRUPTED, "the host asked to stop: nothing is wrong")                                 \
+    X(NO_DEVICE, "the device that was asked for is not there: compute on another")             \
     X(INTERNAL, "a fault of mpt itself: please report it")
 
 typedef enum mpt_status {
