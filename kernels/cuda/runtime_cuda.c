@@ -3,7 +3,7 @@
 #include "kernels/cuda/runtime.h"
 
 #include <cuda_runtime_api.h>
-#include <string.h>
+#include <stdio.h>
 
 /* The first fault stays. */
 static bool passed(mpt_gpu *gpu, cudaError_t status) {
@@ -33,7 +33,7 @@ static bool read_properties(mpt_gpu *gpu) {
     gpu->capability = 10 * p.major + p.minor;
     gpu->target = target_of(gpu->capability);
     gpu->n_multiprocessors = p.multiProcessorCount;
-    strncpy(gpu->name, p.name, sizeof gpu->name - 1);
+    snprintf(gpu->name, sizeof gpu->name, "%.63s", p.name);
     return passed(gpu, cudaMemGetInfo(&gpu->free_bytes, &gpu->memory_bytes));
 }
 
