@@ -23,21 +23,39 @@ struct norm_job {
     for (int64_t j = 0, c = gpu_team<THREADS>::rank() * GPU_VECTOR;                            \
          VECTORS ? j < VECTORS : c < k.n; j++, c += (int64_t)THREADS * GPU_VECTOR)
 
+/* Slices that are kept are whole vectors at aligned addresses: the host sees to that. */
+template <int VECTORS>
+static __device__ __forceinline__ gpu_vector norm_load(const gpu_tensor &t, int64_t at,
+                                                       int64_t left) {
+    if (!VECTORS)
+        return gpu_load(t, at, left);
+    return left > 0 ? gpu_load_whole(t, at) : gpu_vector{};
+}
+
+template <int VECTORS>
+static __device__ __forceinline__ void norm_store(const gpu_tensor &t, int64_t at, int64_t left,
+                                                  const gpu_vector &x) {
+    if (!VECTORS)
+        gpu_store(t, at, left, x);
+    else if (left > 0)
+        gpu_store_whole(t, at, x);
+}
+
 /* What this thread has of one slice of one tensor; of no VECTORS, nothing is kept. */
-template <int VECTORS> struct norm_slice {
-    gpu_vector kept[VECTORS ? VECTORS : 1];
+template <int VECTORS, bool KEPT = (VECTORS > 0)> struct norm_slice {
+    gpu_vector kept[KEPT ? VECTORS : 1];
 
     __device__ __forceinline__ gpu_vector first(const gpu_tensor &t, int64_t j, int64_t at,
                                                 int64_t left) {
-        gpu_vector x = gpu_load(t, at, left);
-        if (VECTORS)
+        gpu_vector x = norm_load<VECTORS>(t, at, left);
+        if (KEPT)
             kept[j] = x;
         return x;
     }
 
     __device__ __forceinline__ gpu_vector again(const gpu_tensor &t, int64_t j, int64_t at,
                                                 int64_t left) const {
-        return VECTORS ? kept[j] : gpu_load(t, at, left);
+        return KEPT ? kept[j] : norm_load<VECTORS>(t, at, left);
     }
 };
 
@@ -55,9 +73,9 @@ static __device__ __forceinline__ void norm_gate(gpu_vector *x, const gpu_vector
 /* ---- forward ---- */
 
 /* The mean of a slice, which is kept in `x`. */
-template <int THREADS, int VECTORS>
+template <int THREADS, int VECTORS, bool KEPT>
 static __device__ __forceinline__ float norm_mean(const norm_job &k, int64_t at,
-                                                  norm_slice<VECTORS> *x) {
+                                                  norm_slice<VECTORS, KEPT> *x) {
     float sum = 0, none = 0;
     NORM_EACH(j, c) {
         gpu_vector v = x->first(k.x, j, at + c, k.n - c);
@@ -78,7 +96,7 @@ static __device__ __forceinline__ float norm_factor(const norm_job &k, int64_t a
         gpu_vector v = KIND == NORM_LAYER ? x->again(k.x, j, at + c, k.n - c)
                                           : x->first(k.x, j, at + c, k.n - c);
         if (KIND == NORM_GATED) {
-            norm_gate(&v, gpu_load(k.z, at + c, k.n - c));
+            norm_gate(&v, norm_load<VECTORS>(k.z, at + c, k.n - c));
             if (VECTORS)
                 x->kept[j] = v;
         }
@@ -104,40 +122,41 @@ static __global__ void __launch_bounds__(gpu_team<THREADS>::BLOCK) norm_kernel(n
     NORM_EACH(j, c) {
         int64_t left = k.n - c;
         gpu_vector v = x.again(k.x, j, at + c, left);
-        gpu_vector w = gpu_load(k.w, feature + c, left), b = {};
+        gpu_vector w = norm_load<VECTORS>(k.w, feature + c, left), b = {};
         if (KIND == NORM_GATED && !VECTORS)
-            norm_gate(&v, gpu_load(k.z, at + c, left));
+            norm_gate(&v, norm_load<VECTORS>(k.z, at + c, left));
         if (KIND == NORM_LAYER && k.bias.data)
-            b = gpu_load(k.bias, feature + c, left);
+            b = norm_load<VECTORS>(k.bias, feature + c, left);
         GPU_UNROLL
         for (int i = 0; i < GPU_VECTOR; i++) {
             v.v[i] = w.v[i] * ((v.v[i] - mean) * r);
             if (KIND == NORM_LAYER)
                 v.v[i] += b.v[i];
         }
-        gpu_store(k.y, at + c, left, v);
+        norm_store<VECTORS>(k.y, at + c, left, v);
     }
 }
 
 /* ---- backward ---- */
 
-/* One slice of one row: the kept inputs, and what was summed up over it. */
-template <int VECTORS> struct norm_row {
-    norm_slice<VECTORS> x, z, dy;
+/* One slice of one row: the kept inputs, and what was summed up over it. Three inputs and their
+ * sums are too much for the registers: those of a gated norm are read again. */
+template <norm_kind KIND, int VECTORS> struct norm_row {
+    norm_slice<VECTORS, (VECTORS > 0) && KIND != NORM_GATED> x, z, dy;
     float mean, r;
     float shift, dot; /* means of dy w and of dy w unit(x), as dx loses them */
 };
 
 template <norm_kind KIND, int THREADS, int VECTORS>
-static __device__ __forceinline__ void norm_measure(const norm_job &k, int64_t at, int64_t feature,
-                                                    norm_row<VECTORS> *row) {
+static __device__ __forceinline__ void
+norm_measure(const norm_job &k, int64_t at, int64_t feature, norm_row<KIND, VECTORS> *row) {
     float squares = 0, shift = 0, dot = 0, none = 0, n = (float)k.n;
     row->mean = KIND == NORM_LAYER ? norm_mean<THREADS>(k, at, &row->x) : 0;
     NORM_EACH(j, c) {
         int64_t left = k.n - c;
         gpu_vector v = KIND == NORM_LAYER ? row->x.again(k.x, j, at + c, left)
                                           : row->x.first(k.x, j, at + c, left);
-        gpu_vector w = gpu_load(k.w, feature + c, left);
+        gpu_vector w = norm_load<VECTORS>(k.w, feature + c, left);
         gpu_vector dy = row->dy.first(k.dy, j, at + c, left);
         if (KIND == NORM_GATED)
             norm_gate(&v, row->z.first(k.z, j, at + c, left));
@@ -169,7 +188,7 @@ static __device__ __forceinline__ void norm_ungate(const norm_job &k, int64_t at
         dz.v[i] = dv->v[i] * x.v[i] * (s * (1.0f + z.v[i] * (1.0f - s)));
         dv->v[i] *= z.v[i] * s;
     }
-    gpu_store(k.dz, at, left, dz);
+    norm_store<VECTORS>(k.dz, at, left, dz);
 }
 
 /* Adds into the team's partial sums, where they are not kept in registers. */
@@ -179,14 +198,14 @@ static __device__ __forceinline__ void norm_add(float *to, const gpu_vector &x, 
 }
 
 template <norm_kind KIND, int THREADS, int VECTORS>
-static __device__ __forceinline__ void norm_row_grad(const norm_job &k, int64_t at, int64_t feature,
-                                                     norm_row<VECTORS> *row, gpu_vector *dw,
-                                                     gpu_vector *db) {
+static __device__ __forceinline__ void
+norm_row_grad(const norm_job &k, int64_t at, int64_t feature, norm_row<KIND, VECTORS> *row,
+              gpu_vector *dw, gpu_vector *db) {
     NORM_EACH(j, c) {
         int64_t left = k.n - c;
         gpu_vector x = row->x.again(k.x, j, at + c, left), v = x, z, unit;
         gpu_vector dy = row->dy.again(k.dy, j, at + c, left);
-        gpu_vector w = gpu_load(k.w, feature + c, left);
+        gpu_vector w = norm_load<VECTORS>(k.w, feature + c, left);
         if (KIND == NORM_GATED) {
             z = row->z.again(k.z, j, at + c, left);
             norm_gate(&v, z);
@@ -207,12 +226,13 @@ static __device__ __forceinline__ void norm_row_grad(const norm_job &k, int64_t 
             norm_add(k.db + feature + c, dy, left);
         if (KIND == NORM_GATED)
             norm_ungate<VECTORS>(k, at + c, left, x, z, &v);
-        gpu_store(k.dx, at + c, left, v);
+        norm_store<VECTORS>(k.dx, at + c, left, v);
     }
 }
 
 template <norm_kind KIND, int THREADS, int VECTORS>
-static __global__ void __launch_bounds__(gpu_team<THREADS>::BLOCK) norm_grad_kernel(norm_job k) {
+static __global__ void __launch_bounds__(gpu_team<THREADS>::BLOCK)
+    norm_grad_kernel(norm_job k) {
     int64_t team = gpu_team<THREADS>::index();
     if (team >= k.n_pieces * k.n_groups)
         return;
@@ -224,27 +244,27 @@ static __global__ void __launch_bounds__(gpu_team<THREADS>::BLOCK) norm_grad_ker
     gpu_tensor to = gpu_floats(k.dw, 0), to_bias = gpu_floats(k.db, 0);
     if (!VECTORS)
         NORM_EACH(j, c) {
-            gpu_store(to, feature + c, k.n - c, dw[0]);
+            norm_store<VECTORS>(to, feature + c, k.n - c, dw[0]);
             if (k.db)
-                gpu_store(to_bias, feature + c, k.n - c, db[0]);
+                norm_store<VECTORS>(to_bias, feature + c, k.n - c, db[0]);
         }
     for (int64_t t = gpu_piece(k.n_rows, k.n_pieces, piece); t < end; t++) {
         int64_t at = (t * k.n_groups + group) * k.n;
-        norm_row<VECTORS> row;
+        norm_row<KIND, VECTORS> row;
         norm_measure<KIND, THREADS>(k, at, feature, &row);
         norm_row_grad<KIND, THREADS>(k, at, feature, &row, dw, db);
     }
     if (VECTORS)
         NORM_EACH(j, c) {
-            gpu_store(to, feature + c, k.n - c, dw[j]);
+            norm_store<VECTORS>(to, feature + c, k.n - c, dw[j]);
             if (k.db)
-                gpu_store(to_bias, feature + c, k.n - c, db[j]);
+                norm_store<VECTORS>(to_bias, feature + c, k.n - c, db[j]);
         }
 }
 
 /* ---- launches ---- */
 
-enum { NORM_WARP = 1024, NORM_SMALL = 256, NORM_BLOCK = 4096, NORM_LONG = 8192 };
+enum { NORM_WARP = 1024, NORM_BLOCK = 4096, NORM_LONG = 8192 };
 
 template <norm_kind KIND, int THREADS, int VECTORS>
 static void norm_launch(const mpt_gpu *gpu, const norm_job &k, bool backward) {
@@ -255,18 +275,26 @@ static void norm_launch(const mpt_gpu *gpu, const norm_job &k, bool backward) {
     GPU_LAUNCH(kernel, team::blocks(teams), team::BLOCK, 0, gpu, k);
 }
 
+/* Whether slices can be kept; what a node lacks has the address 0. */
+static bool norm_is_whole(const norm_job &k) {
+    const gpu_tensor *all[] = {&k.x, &k.z, &k.w, &k.bias, &k.dy, &k.y, &k.dx, &k.dz};
+    uintptr_t bits = 0;
+    for (const gpu_tensor *t : all)
+        bits |= (uintptr_t)t->data;
+    return k.n % GPU_VECTOR == 0 && k.n <= NORM_LONG && bits % 16 == 0;
+}
+
 template <norm_kind KIND>
 static void norm_run(const mpt_gpu *gpu, const norm_job &k, bool backward) {
-    if (k.n <= NORM_SMALL)
-        norm_launch<KIND, 32, 1>(gpu, k, backward);
+    if (!norm_is_whole(k))
+        k.n <= NORM_WARP ? norm_launch<KIND, 32, 0>(gpu, k, backward)
+                         : norm_launch<KIND, 256, 0>(gpu, k, backward);
     else if (k.n <= NORM_WARP)
         norm_launch<KIND, 32, 4>(gpu, k, backward);
     else if (k.n <= NORM_BLOCK)
         norm_launch<KIND, 256, 2>(gpu, k, backward);
-    else if (k.n <= NORM_LONG)
-        norm_launch<KIND, 512, 2>(gpu, k, backward);
     else
-        norm_launch<KIND, 512, 0>(gpu, k, backward);
+        norm_launch<KIND, 512, 2>(gpu, k, backward);
 }
 
 static norm_job norm_of(const mpt_kernel_args *args) {

@@ -4,29 +4,14 @@
 #ifndef MPT_KERNELS_CUDA_TEAMS_H
 #define MPT_KERNELS_CUDA_TEAMS_H
 
+#include "kernels/cuda/reduce.h"
 #include "kernels/cuda/vectors.h"
 
-enum { GPU_WARP = 32, GPU_WARP_TEAMS = 4 };
-
-template <typename T> static __device__ __forceinline__ T gpu_warp_sum(T x) {
-    GPU_UNROLL
-    for (int lanes = GPU_WARP / 2; lanes > 0; lanes /= 2)
-        x += __shfl_xor_sync(0xFFFFFFFFu, x, lanes);
-    return x;
-}
-
-template <typename T> static __device__ __forceinline__ T gpu_warp_max(T x) {
-    GPU_UNROLL
-    for (int lanes = GPU_WARP / 2; lanes > 0; lanes /= 2) {
-        T other = __shfl_xor_sync(0xFFFFFFFFu, x, lanes);
-        x = other > x ? other : x;
-    }
-    return x;
-}
+enum { GPU_WARP_TEAMS = 4 };
 
 /* Sums of a and of b over a block of THREADS. */
 template <int THREADS, typename T>
-static __device__ __forceinline__ void gpu_block_sum(T *a, T *b) {
+static __device__ __forceinline__ void gpu_block_sums(T *a, T *b) {
     __shared__ T parts[2][THREADS / GPU_WARP];
     T x = gpu_warp_sum(*a), y = gpu_warp_sum(*b);
     __syncthreads(); /* the last sum has been read */
@@ -61,7 +46,7 @@ template <int THREADS> struct gpu_team {
             *a = gpu_warp_sum(*a);
             *b = gpu_warp_sum(*b);
         } else {
-            gpu_block_sum<THREADS>(a, b);
+            gpu_block_sums<THREADS>(a, b);
         }
     }
 };
