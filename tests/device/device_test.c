@@ -1,10 +1,10 @@
 /* mpt_device_test [OPTION] PART... : what the kernels give on the device, held against the CPU.
  *
- * Parts: quantizers, products, reruns, speeds. Each prints what it compared and ends with one
- * line of numbers. --module FOLDER is where libmpt_cuda.so lies; --plant spoils what is read,
- * to see that the parts notice. Exit status: 0 all hold, 1 something differs, 2 a wrong word,
- * 77 there is no device, with a sentence that says what is missing. run.sh runs it among other
- * things. */
+ * Parts: there, quantizers, products, reruns, speeds. Each prints what it compared and ends
+ * with one line of numbers. --module FOLDER is where libmpt_cuda.so lies; --plant spoils what
+ * is read, to see that the parts notice. Exit status: 0 all hold, 1 something differs, 2 a
+ * wrong word, 77 there is no device, with a sentence that says what is missing. run.sh runs it
+ * among other things. */
 #include <string.h>
 
 #include "rig.h"
@@ -14,7 +14,18 @@ typedef struct part {
     void (*run)(rig *r);
 } part;
 
-static const part parts[] = {{"quantizers", rig_quantizers},
+/* That there is a device, and that it takes bytes and gives them back. */
+static void look(rig *r) {
+    const float x = 0x1.234566p3f;
+    float got = 0;
+    rig_tensor t = rig_tensor_of(r, MPT_DTYPE_FP32, MPT_STORAGE_HOST, 1, 0, &x);
+    rig_bytes(r, &t, &got, "a number");
+    rig_check(r, got == x, "a number came back as %a, not %a", (double)got, (double)x);
+    rig_tensor_free(r, &t);
+}
+
+static const part parts[] = {{"there", look},
+                             {"quantizers", rig_quantizers},
                              {"products", rig_products},
                              {"reruns", rig_reruns},
                              {"speeds", rig_speeds}};

@@ -2,7 +2,7 @@
 # ptx.sh ROOT [FILE...]: kernels that promise the bits of the CPU compute with single IEEE
 # operations: what nvcc makes of them holds no contracted multiply-add, no approximate division,
 # root or function, and no flush to zero. FILEs are checked in place of those listed here.
-# Exits 77 where there is no nvcc. NVCC_FLAGS: what the module is compiled with.
+# Exits 77 where there is no nvcc.
 set -eu
 cd "$1"
 shift
@@ -25,12 +25,15 @@ fi
 [ $# -gt 0 ] || { echo "no kernel found that promises exact bits"; exit 1; }
 
 forbidden='(fma|mad)\.r[nzmp](\.ftz)?(\.sat)?\.f(32|64)|\.approx|div\.full|\.ftz'
+# The module's own flags for arithmetic: without -fmad=false there this finds it out.
+build=kernels/cuda/CMakeLists.txt
+flags=$(cat $build 2>/dev/null | grep -oE -e '-(fmad|ftz|prec-div|prec-sqrt)=[a-z]+|-use_fast_math' || true)
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 bad=0
 for file in "$@"; do
     # shellcheck disable=SC2086 # flags are words
-    nvcc -ptx -arch=compute_90a -lineinfo -std=c++17 -O3 ${NVCC_FLAGS:--fmad=false} \
+    nvcc -ptx -arch=compute_90a -lineinfo -std=c++17 -O3 $flags \
         -I. -Iruntime -Iruntime/include "$file" -o "$out/ptx"
     # The nearest .loc above an instruction names the source line; names of files stand last.
     awk -v file="$file" -v forbidden="$forbidden" '
