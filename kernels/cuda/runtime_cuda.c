@@ -18,12 +18,6 @@ static cudaStream_t stream_of(const mpt_gpu *gpu) {
 
 /* ---- life ---- */
 
-static mpt_target target_of(int capability) {
-    return capability >= 100  ? MPT_TARGET_SM100
-           : capability >= 90 ? MPT_TARGET_SM90
-                              : MPT_TARGET_SM80;
-}
-
 static bool read_properties(mpt_gpu *gpu) {
     struct cudaDeviceProp p;
     int device = 0;
@@ -31,7 +25,7 @@ static bool read_properties(mpt_gpu *gpu) {
         !passed(gpu, cudaGetDeviceProperties(&p, device)))
         return false;
     gpu->capability = 10 * p.major + p.minor;
-    gpu->target = target_of(gpu->capability);
+    gpu->target = mpt_cuda_target(p.major, p.minor);
     gpu->n_multiprocessors = p.multiProcessorCount;
     snprintf(gpu->name, sizeof gpu->name, "%.63s", p.name);
     return passed(gpu, cudaMemGetInfo(&gpu->free_bytes, &gpu->memory_bytes));
