@@ -2,6 +2,8 @@
  * the stream. Host memory is pageable: such a copy has left it when the call is back. */
 #include "kernels/cuda/runtime.h"
 
+#include "kernels/cuda/capability.h"
+
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 
