@@ -67,7 +67,8 @@ void mpt_cpu_adamw(const mpt_kernel_args *args) {
     bool later = args->node->attrs.kept_later;
     if (isnan(factor))
         return;
-    mpt_adamw s = mpt_adamw_of(&args->node->attrs, args->env, factor);
+    mpt_adamw_attrs attrs = mpt_adamw_attrs_of(&args->node->attrs);
+    mpt_adamw s = mpt_adamw_of(&attrs, args->env, factor);
     int64_t n = mpt_optim_elements(&args->out[0]), pieces = mpt_piece_count(n);
 #pragma omp parallel for schedule(static) num_threads(args->env->n_threads) if (pieces > 1)
     for (int64_t p = 0; p < pieces; p++) {
@@ -87,12 +88,12 @@ void mpt_cpu_sgd(const mpt_kernel_args *args) {
     bool later = args->node->attrs.kept_later;
     if (isnan(factor))
         return;
+    mpt_sgd s = mpt_sgd_of(&args->node->attrs, args->env->lr, factor);
     int64_t n = mpt_optim_elements(&args->out[0]), pieces = mpt_piece_count(n);
 #pragma omp parallel for schedule(static) num_threads(args->env->n_threads) if (pieces > 1)
     for (int64_t p = 0; p < pieces; p++) {
         int64_t at = p * MPT_PIECE, length = mpt_piece_length(n, p);
-        mpt_sgd_piece(&args->node->attrs, args->env->lr, factor, length, w + at, g + at,
-                      velocity ? velocity + at : NULL);
+        mpt_sgd_piece(&s, length, w + at, g + at, velocity ? velocity + at : NULL);
         if (!later)
             keep(&args->out[0], at, length);
         keep(&args->in[2], at, length);

@@ -14,6 +14,18 @@
 #undef MPT_CUDA_ROW
 #undef MPT_CUDA_ROW_SCRATCH
 
+/* linear.c: by the library, what it takes as it is and what has to be decoded for it. */
+void mpt_cuda_linear(const mpt_kernel_args *args);
+bool mpt_cuda_linear_lt_can(const mpt_graph *graph, const mpt_node *node, const char **why);
+bool mpt_cuda_linear_decoded_can(const mpt_graph *graph, const mpt_node *node,
+                                 const char **why);
+size_t mpt_cuda_linear_scratch(const mpt_graph *graph, const mpt_node *node, int n_threads);
+
+/* linear_plain.cu: in ref's order of sums, for every node. */
+void mpt_cuda_linear_plain(const mpt_kernel_args *args);
+void mpt_cuda_linear_dgrad_plain(const mpt_kernel_args *args);
+void mpt_cuda_linear_wgrad_plain(const mpt_kernel_args *args);
+
 struct mpt_backend;
 extern const struct mpt_backend mpt_backend_cuda; /* backend_cuda.c */
 

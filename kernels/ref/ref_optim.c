@@ -80,20 +80,17 @@ void mpt_ref_global_norm(const mpt_kernel_args *args) {
 }
 
 void mpt_ref_clip_factor(const mpt_kernel_args *args) {
-    double norm = (double)*(const float *)args->in[0].data;
-    double unscale = (double)*(const float *)args->in[1].data, shrink = 1;
-    double clip = (double)args->node->attrs.clip;
-    if (clip > 0 && clip / (norm + 1e-6) < 1)
-        shrink = clip / (norm + 1e-6);
+    float norm = *(const float *)args->in[0].data, unscale = *(const float *)args->in[1].data;
     bool bad = *(const int32_t *)args->in[2].data >= 0;
-    *(float *)args->out[0].data = bad ? NAN : (float)(unscale * shrink);
+    *(float *)args->out[0].data = mpt_step_factor(args->node->attrs.clip, norm, unscale, bad);
 }
 
 void mpt_ref_adamw(const mpt_kernel_args *args) {
     float factor = *(const float *)args->in[4].data;
     if (isnan(factor))
         return;
-    mpt_adamw s = mpt_adamw_of(&args->node->attrs, args->env, factor);
+    mpt_adamw_attrs attrs = mpt_adamw_attrs_of(&args->node->attrs);
+    mpt_adamw s = mpt_adamw_of(&attrs, args->env, factor);
     mpt_adamw_piece(&s, mpt_optim_elements(&args->out[0]), args->out[0].data, args->in[1].data,
                     args->in[2].data, args->in[3].data);
     keep_weights(args);
@@ -105,8 +102,9 @@ void mpt_ref_sgd(const mpt_kernel_args *args) {
     float factor = *(const float *)args->in[3].data;
     if (isnan(factor))
         return;
-    mpt_sgd_piece(&args->node->attrs, args->env->lr, factor, mpt_optim_elements(&args->out[0]),
-                  args->out[0].data, args->in[1].data, args->in[2].data);
+    mpt_sgd s = mpt_sgd_of(&args->node->attrs, args->env->lr, factor);
+    mpt_sgd_piece(&s, mpt_optim_elements(&args->out[0]), args->out[0].data, args->in[1].data,
+                  args->in[2].data);
     keep_weights(args);
     keep(&args->in[2]);
 }

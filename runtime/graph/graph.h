@@ -237,11 +237,12 @@ typedef struct mpt_graph {
     mpt_value_id logits;
     mpt_value_id finite, norm; /* after update.c: first bad gradient or -1, global norm */
     int n_pruned;              /* nodes that prune.c has taken away */
-    const char *root; /* of its names in a checkpoint, "transformer."; NULL: none known */
-    bool pruned;      /* from here on a node that nothing reads is a fault */
-    bool own_tokens;  /* the host gives all tokens: the model may know fewer words than the data
-                       */
-    bool checking;    /* set on verify's copy: inference checks outputs and makes none */
+    const char *root;  /* of its names in a checkpoint, "transformer."; NULL: none known */
+    mpt_target target; /* what the kernels are chosen for; HOST before that is known */
+    bool pruned;       /* from here on a node that nothing reads is a fault */
+    bool own_tokens; /* the host gives all tokens: the model may know fewer words than the data
+                      */
+    bool checking;   /* set on verify's copy: inference checks outputs and makes none */
 } mpt_graph;
 
 mpt_status mpt_graph_create(mpt_ctx *ctx, int64_t batch, int64_t sequence, int64_t vocab,

@@ -80,6 +80,7 @@ typedef struct mpt_plan_bytes {
 typedef struct mpt_plan_native {
     bool there; /* the first layers' dgrad may not be */
     bool native;
+    mpt_way way;
     const char *why; /* what the device lacks, else NULL */
 } mpt_plan_native;
 

@@ -3,12 +3,14 @@
  * For the host it is that of the memory plan, in which every number takes four bytes whatever
  * its format. For a GPU the same lives are planned again with packed operands: codes without
  * gaps, block scales, a second copy where a product reads along one side only, and in the
- * workspace the decoded operands of the largest product that is emulated. */
+ * workspace the operands of the largest product that has to rewrite them. */
 #include "plan/plan.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "kernels/numerics_cast.h"
 
 typedef struct counting {
     const mpt_phase_program *phase;
@@ -166,19 +168,25 @@ static void share_out(counting *c, mpt_plan_bytes *out) {
     sort_shares(&out->columns);
 }
 
-/* Decoded to BF16: the operands of the largest product that is emulated. */
+/* Bytes of an operand that a product does not read as it is kept, as the way has it. */
+static double decoded_operand(mpt_way way, const mpt_quantizer *q, double elements) {
+    mpt_dtype format = mpt_way_format(way, q);
+    bool as_it_is = way == MPT_WAY_PLAIN || format == q->format;
+    return as_it_is ? 0 : elements * mpt_code_bits(format) / 8;
+}
+
+/* The rewritten operands of the largest product that is not made of the codes as they are. */
 static size_t decoded_bytes(const counting *c) {
     double most = 0;
     for (int i = 0; i < c->phase->graph->n_nodes; i++) {
         mpt_gemm gemm;
         mpt_product p;
         char why[MPT_TARGET_WHY];
-        if (!mpt_plan_product(c->phase, &c->phase->graph->nodes[i], &gemm, &p) ||
-            mpt_target_multiplies(c->target, &p, why))
+        if (!mpt_plan_product(c->phase, &c->phase->graph->nodes[i], &gemm, &p))
             continue;
-        double a = p.a->scale.kind == MPT_SCALING_NONE ? 0 : (double)p.rows * (double)p.k;
-        double b = p.b->scale.kind == MPT_SCALING_NONE ? 0 : (double)p.k * (double)p.cols;
-        most = fmax(most, 2 * (a + b));
+        mpt_way way = mpt_target_way(c->target, &p, why);
+        most = fmax(most, decoded_operand(way, p.a, (double)p.rows * (double)p.k) +
+                              decoded_operand(way, p.b, (double)p.k * (double)p.cols));
     }
     return (size_t)most;
 }

@@ -148,7 +148,7 @@ static void print_bound(const mpt_plan *plan, mpt_str *out) {
     mpt_text_linef(
         out, "speed-up",
         "GEMMs at most %.2fx over bf16: FP8 2x, FP4 4x, each by its wider operand%s%s",
-        plan->bound, target == MPT_TARGET_HOST ? "" : "; emulated ones 1x on ",
+        plan->bound, target == MPT_TARGET_HOST ? "" : "; emulated ones at most 1x on ",
         target == MPT_TARGET_HOST ? "" : mpt_target_name(target));
 }
 
@@ -166,18 +166,24 @@ static void print_devices(const mpt_plan *plan, mpt_str *out) {
                        : "");
 }
 
+/* Whether a GEMM is emulated for the same reason as another, and in the same way. */
+static bool same_reason(const mpt_plan_native *a, const mpt_plan_native *b) {
+    return a->way == b->way && strcmp(a->why, b->why) == 0;
+}
+
 /* Each reason for emulating, with the number of layers that have it. */
 static void print_reasons(const mpt_plan *plan, mpt_str *out) {
-    const char *reasons[MOST_REASONS];
+    const mpt_plan_native *reasons[MOST_REASONS];
     int counts[MOST_REASONS][MPT_GEMM_COUNT] = {{0}}, n = 0, more = 0;
     for (int i = 0; i < plan->graph->n_layers; i++)
         for (int g = 0; g < MPT_GEMM_COUNT; g++) {
-            const char *why = plan->natives[i][g].why;
+            const mpt_plan_native *native = &plan->natives[i][g];
+            const char *why = native->why;
             int r = 0;
-            while (why && r < n && strcmp(reasons[r], why) != 0)
+            while (why && r < n && !same_reason(reasons[r], native))
                 r++;
             if (why && r == n && n < MOST_REASONS)
-                reasons[n++] = why;
+                reasons[n++] = native;
             more += why && r == MOST_REASONS;
             if (why && r < n)
                 counts[r][g]++;
@@ -188,11 +194,12 @@ static void print_reasons(const mpt_plan *plan, mpt_str *out) {
     mpt_str_printf(out, "\nemulated on %s%s%s\n", mpt_target_name(plan->program->target),
                    plan->n_phases > 1 ? ", in phase " : "",
                    plan->n_phases > 1 ? plan->phases[plan->first].name : "");
-    mpt_table_init(&table, out->ctx, ">fprop|>dgrad|>wgrad|because");
+    mpt_table_init(&table, out->ctx, ">fprop|>dgrad|>wgrad|in|because");
     for (int r = 0; r < n; r++) {
         for (int g = 0; g < MPT_GEMM_COUNT; g++)
             mpt_table_cell(&table, "%d", counts[r][g]);
-        mpt_table_cell(&table, "%s", reasons[r]);
+        mpt_table_cell(&table, "%s", mpt_way_name(reasons[r]->way));
+        mpt_table_cell(&table, "%s", reasons[r]->why);
     }
     mpt_text_table(out, &table);
     if (more)

@@ -165,19 +165,21 @@ static json_t *decided_by(const mpt_policy *policy) {
     return array;
 }
 
-/* A GEMM: its two operands, and whether the target multiplies them by itself; null for the
- * host, of which that is not asked, and for a GEMM that is not there. */
+/* A GEMM: its two operands, whether the target multiplies them by itself, and as what; null for
+ * the host, of which that is not asked, and for a GEMM that is not there. */
 static json_t *gemm_json(const mpt_plan *plan, int layer, mpt_gemm gemm) {
     const mpt_policy *policy = &plan->program->phases[plan->first]->policies[layer];
     const mpt_plan_native *native = plan->natives ? &plan->natives[layer][gemm] : NULL;
     mpt_slot slots[2];
     mpt_gemm_slots(gemm, slots);
-    return json_pack("{s:o, s:o, s:o, s:o}", strchr(mpt_slot_name(slots[0]), '.') + 1,
+    bool there = native && native->there;
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", strchr(mpt_slot_name(slots[0]), '.') + 1,
                      mpt_json_quantizer(&policy->slot[slots[0]]),
                      strchr(mpt_slot_name(slots[1]), '.') + 1,
                      mpt_json_quantizer(&policy->slot[slots[1]]), "native",
-                     native && native->there ? json_boolean(native->native) : json_null(),
-                     "why", native && native->why ? json_string(native->why) : json_null());
+                     there ? json_boolean(native->native) : json_null(), "as",
+                     there ? json_string(mpt_way_name(native->way)) : json_null(), "why",
+                     native && native->why ? json_string(native->why) : json_null());
 }
 
 static json_t *sum(const mpt_policy *policy, mpt_gemm gemm) {

@@ -35,7 +35,9 @@ bool mpt_plan_product(const mpt_phase_program *phase, const mpt_node *node, mpt_
                          .b = &policy->slot[slots[1]],
                          .rows = a[turned],
                          .cols = b[*out_gemm != MPT_GEMM_FPROP],
-                         .k = a[!turned]};
+                         .k = a[!turned],
+                         .grouped = node->n_in > 5 && node->in[5] >= 0,
+                         .accumulate = node->attrs.sum.accumulate};
     return true;
 }
 
@@ -140,7 +142,7 @@ static void count_natives(mpt_plan *plan) {
     }
 }
 
-/* A layer that runs several times is native where it always is. */
+/* A layer that runs several times is told by its slowest way. */
 static mpt_status judge_layers(mpt_arena *arena, mpt_plan *plan) {
     const mpt_phase_program *phase = plan->program->phases[plan->first];
     plan->natives = mpt_arena_alloc(
@@ -155,11 +157,11 @@ static mpt_status judge_layers(mpt_arena *arena, mpt_plan *plan) {
         if (!mpt_plan_product(phase, node, &gemm, &product))
             continue;
         mpt_plan_native *native = &plan->natives[node->layer][gemm];
-        bool yes = mpt_target_multiplies(plan->program->target, &product, why);
-        if (native->there && (yes || !native->native))
+        mpt_way way = mpt_target_way(plan->program->target, &product, why);
+        if (native->there && way >= native->way)
             continue;
-        *native = (mpt_plan_native){.there = true, .native = yes};
-        if (!yes && !(native->why = mpt_arena_strdup(arena, why)))
+        *native = (mpt_plan_native){.there = true, .native = way >= MPT_WAY_E4M3, .way = way};
+        if (*why && !(native->why = mpt_arena_strdup(arena, why)))
             return MPT_OUT_OF_MEMORY;
     }
     return MPT_OK;

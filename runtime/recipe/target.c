@@ -1,8 +1,9 @@
-/* The facts of target.h.
+/* The ways of target.h: what the library takes as it is, else how it is brought to something
+ * that the library takes.
  *
- * Every operand is of one family, by its elements and by the scales that change along its dot
- * product; a product is native where both operands are of one family that the device has, and
- * the shape fits its instructions. */
+ * Whether decoding is exact is told by significant bits: those of an element and those of the
+ * scale that its block is multiplied by. BF16 and TF32 have FP32's range, so that nothing is
+ * lost there but under block scales below 2^-117. */
 #include "recipe/target.h"
 
 #include <math.h>
@@ -11,17 +12,38 @@
 #include "base/base.h"
 #include "kernels/numerics_cast.h"
 
-typedef enum family {
-    FAMILY_PLAIN,  /* wide formats, and narrow ones whose scale is a factor of the result */
-    FAMILY_BLOCK,  /* FP8 under FP32 scales, 1x128 or 128x128 */
-    FAMILY_MX,     /* FP8, FP6 or FP4 under an E8M0 scale for 32 elements */
-    FAMILY_NVFP4,  /* FP4 under an E4M3 scale for 16 elements */
-    FAMILY_UNKNOWN /* scales or blocks of no tensor core */
-} family;
-
 const char *mpt_target_name(mpt_target target) {
     static const char *const names[] = {"host", "sm80", "sm90", "sm100"};
     return (unsigned)target < MPT_TARGET_COUNT ? names[target] : "?";
+}
+
+int mpt_target_capability(mpt_target target) {
+    static const int capabilities[] = {0, 80, 90, 100};
+    return (unsigned)target < MPT_TARGET_COUNT ? capabilities[target] : 0;
+}
+
+const char *mpt_way_name(mpt_way way) {
+    static const char *const names[] = {"plain", "fp32", "tf32",  "fp16",
+                                        "bf16",  "e4m3", "native"};
+    _Static_assert(MPT_COUNT(names) == MPT_WAY_COUNT, "each way has a name");
+    return (unsigned)way < MPT_WAY_COUNT ? names[way] : "?";
+}
+
+mpt_dtype mpt_way_format(mpt_way way, const mpt_quantizer *q) {
+    switch (way) {
+    case MPT_WAY_TF32:
+        return MPT_DTYPE_TF32;
+    case MPT_WAY_FP16:
+        return MPT_DTYPE_FP16;
+    case MPT_WAY_BF16:
+        return MPT_DTYPE_BF16;
+    case MPT_WAY_E4M3:
+        return q->format == MPT_DTYPE_E5M2 ? MPT_DTYPE_E5M2 : MPT_DTYPE_E4M3;
+    case MPT_WAY_NATIVE:
+        return q->format;
+    default:
+        return MPT_DTYPE_FP32;
+    }
 }
 
 static bool is_fp8(mpt_dtype format) {
@@ -42,101 +64,153 @@ static bool is_small(mpt_dtype format) {
 
 /* Whether no scale changes along the dot product. */
 static bool scales_are_factors(const mpt_quantizer *q) {
-    return q->scale.kind == MPT_SCALING_NONE || (q->block_rows <= 1 && q->block_cols == 0);
+    return q->scale.kind == MPT_SCALING_NONE ||
+           (q->block_rows <= 1 && q->block_cols == 0 && q->scale_format <= MPT_SCALE_POW2);
 }
 
-static family family_of(const mpt_quantizer *q) {
-    bool fp32_scales = q->scale_format <= MPT_SCALE_POW2;
-    int32_t rows = q->block_rows, cols = q->block_cols;
-    if (mpt_is_wide(q->format) || (scales_are_factors(q) && fp32_scales))
-        return FAMILY_PLAIN;
-    if (is_fp8(q->format) && fp32_scales && cols == 128 && (rows == 1 || rows == 128))
-        return FAMILY_BLOCK;
-    if (q->scale_format == MPT_SCALE_E8M0 && cols == 32 && (rows == 1 || rows == 32) &&
-        is_small(q->format))
-        return FAMILY_MX;
-    if (q->scale_format == MPT_SCALE_E4M3 && is_fp4(q->format) && cols == 16 &&
-        (rows == 1 || rows == 16))
-        return FAMILY_NVFP4;
-    return FAMILY_UNKNOWN;
+/* ---- the library's own modes ---- */
+
+/* The library's scales for an operand's codes; false where it has none such. */
+static bool scaling_of(const mpt_quantizer *q, bool rows, mpt_lt_scaling *out) {
+    bool fp32_scales = q->scale_format <= MPT_SCALE_POW2, wide = mpt_is_wide(q->format);
+    int32_t high = q->block_rows, along = q->block_cols;
+    bool in_rows = rows && q->scale.kind != MPT_SCALING_NONE && high == 1;
+    bool known = true;
+    if (wide || scales_are_factors(q))
+        *out = wide ? MPT_LT_UNSCALED : in_rows ? MPT_LT_ROWS : MPT_LT_TENSOR;
+    else if (fp32_scales && along == 128 && (high == 1 || high == 128))
+        *out = high == 1 ? MPT_LT_1X128 : MPT_LT_128X128;
+    else if (q->scale_format == MPT_SCALE_E8M0 && along == 32 && (high == 1 || high == 32))
+        *out = MPT_LT_MX;
+    else if (q->scale_format == MPT_SCALE_E4M3 && along == 16 && (high == 1 || high == 16) &&
+             is_fp4(q->format))
+        *out = MPT_LT_NVFP4;
+    else
+        known = false;
+    return known;
 }
 
-/* ---- what a device lacks ---- */
-
-/* A number format that no instruction of the device takes, in words; NULL where it has it. */
-static const char *missing_format(mpt_target target, mpt_dtype format) {
-    if (format == MPT_DTYPE_E5M6)
-        return "e5m6";
-    if (is_fp8(format) && target < MPT_TARGET_SM90)
-        return "fp8";
-    if (is_fp6(format) && target < MPT_TARGET_SM100)
-        return "fp6";
-    if (is_fp4(format) && target < MPT_TARGET_SM100)
-        return "fp4";
-    return NULL;
+static bool find_scaling(const mpt_quantizer *q, bool rows, mpt_lt_operand *out, char *why) {
+    out->format = q->format;
+    if (scaling_of(q, rows, &out->scaling))
+        return true;
+    snprintf(why, MPT_TARGET_WHY, "no tensor core takes %s in blocks of %dx%d with %s scales",
+             mpt_dtype_name(q->format), (int)q->block_rows, (int)q->block_cols,
+             mpt_scale_format_name(q->scale_format));
+    return false;
 }
 
-static bool lacks_family(mpt_target target, const mpt_quantizer *q, char why[MPT_TARGET_WHY]) {
-    const char *device = mpt_target_name(target);
-    family f = family_of(q);
-    const char *format = missing_format(target, q->format);
-    if (format)
-        snprintf(why, MPT_TARGET_WHY, "%s multiplies no %s", device, format);
-    else if (f == FAMILY_UNKNOWN)
+/* Scales of rows are the library's where both operands have them, else factors of the result.
+ */
+bool mpt_target_has_row_scales(const mpt_quantizer *q) {
+    return q->block_rows == 1 && scales_are_factors(q) && q->scale.kind != MPT_SCALING_NONE;
+}
+
+/* Operands lie along the dot product: where they do not, they are kept or turned so. */
+static bool query_of(mpt_target target, const mpt_product *p, mpt_lt_query *out, char *why) {
+    bool rows = target == MPT_TARGET_SM90 && mpt_target_has_row_scales(p->a) &&
+                mpt_target_has_row_scales(p->b);
+    mpt_dtype format = p->a->format;
+    *out = (mpt_lt_query){.capability = mpt_target_capability(target),
+                          .rows = p->rows,
+                          .cols = p->cols,
+                          .k = p->k};
+    out->d = format == MPT_DTYPE_FP32 || format == MPT_DTYPE_TF32 ? MPT_DTYPE_FP32
+             : format == MPT_DTYPE_FP16                           ? MPT_DTYPE_FP16
+                                                                  : MPT_DTYPE_BF16;
+    return find_scaling(p->a, rows, &out->a, why) && find_scaling(p->b, rows, &out->b, why);
+}
+
+/* A format of 4 or 6 bits is a part of E4M3, and so it is multiplied where E4M3 is. */
+static void rewrite(mpt_lt_operand *o) {
+    if (is_small(o->format) && !is_fp8(o->format) && o->scaling != MPT_LT_NVFP4)
+        o->format = MPT_DTYPE_E4M3;
+}
+
+/* ---- decoding ---- */
+
+static int significant_bits(const mpt_quantizer *q) {
+    int bits = mpt_format_of(q->format).mantissa_bits + 1;
+    if (scales_are_factors(q) || q->scale_format == MPT_SCALE_POW2 ||
+        q->scale_format == MPT_SCALE_E8M0)
+        return bits;
+    return q->scale_format == MPT_SCALE_E4M3 ? bits + 4 : 24;
+}
+
+/* FP16 has the range of the narrow formats, but not that of most scales. */
+static bool in_range_of_fp16(const mpt_quantizer *q) {
+    if (scales_are_factors(q))
+        return q->format == MPT_DTYPE_FP16 || !mpt_is_wide(q->format);
+    return q->scale_format == MPT_SCALE_E4M3 && (is_fp4(q->format) || is_fp6(q->format));
+}
+
+static bool holds(mpt_dtype wide, const mpt_quantizer *q) {
+    return significant_bits(q) <= mpt_format_of(wide).mantissa_bits + 1 &&
+           (wide != MPT_DTYPE_FP16 || in_range_of_fp16(q));
+}
+
+mpt_way mpt_target_way_to_decode(const mpt_product *p) {
+    static const mpt_way ways[] = {MPT_WAY_BF16, MPT_WAY_FP16, MPT_WAY_TF32};
+    for (size_t i = 0; i < MPT_COUNT(ways); i++) {
+        mpt_dtype wide = mpt_way_format(ways[i], p->a);
+        if (holds(wide, p->a) && holds(wide, p->b))
+            return ways[i];
+    }
+    return MPT_WAY_FP32;
+}
+
+/* ---- the choice ---- */
+
+/* What no mode of the library does. */
+static bool is_plain(const mpt_product *p, char *why) {
+    if (p->grouped)
         snprintf(why, MPT_TARGET_WHY,
-                 "no tensor core takes %s in blocks of %dx%d with %s scales",
-                 mpt_dtype_name(q->format), (int)q->block_rows, (int)q->block_cols,
-                 mpt_scale_format_name(q->scale_format));
-    else if (f == FAMILY_BLOCK && target != MPT_TARGET_SM90)
-        snprintf(why, MPT_TARGET_WHY, "fp32 scales for blocks of %dx128 are sm90's alone",
-                 (int)q->block_rows);
-    else if (f == FAMILY_MX && target < MPT_TARGET_SM100)
-        snprintf(why, MPT_TARGET_WHY, "%s takes no e8m0 scales", device);
-    else
-        return false;
-    return true;
+                 "cuBLASLt takes no rows of experts that the device picks");
+    else if (p->accumulate != MPT_DTYPE_FP32)
+        snprintf(why, MPT_TARGET_WHY, "tensor cores sum in fp32, not in %s",
+                 mpt_dtype_name(p->accumulate));
+    return why[0] != 0;
 }
 
-/* Two operands that the device has each by itself, but not together. */
-static bool lacks_pair(mpt_target target, const mpt_product *p, char why[MPT_TARGET_WHY]) {
-    mpt_dtype a = p->a->format, b = p->b->format;
-    family f = family_of(p->a), g = family_of(p->b);
-    bool small = is_small(a) && is_small(b); /* FP8, FP6 and FP4 mix, where they are at all */
-    if (f != g || (a != b && !small))
-        snprintf(why, MPT_TARGET_WHY, "%s and %s are no pair of operands",
-                 p->a->name ? p->a->name : mpt_dtype_name(a),
-                 p->b->name ? p->b->name : mpt_dtype_name(b));
-    else if (a == MPT_DTYPE_E5M2 && b == MPT_DTYPE_E5M2 && f != FAMILY_MX)
-        snprintf(why, MPT_TARGET_WHY, "cuBLASLt on %s has no e5m2 with e5m2",
-                 mpt_target_name(target));
-    else if (f == FAMILY_BLOCK && p->a->block_rows == 128 && p->b->block_rows == 128)
-        snprintf(why, MPT_TARGET_WHY, "sm90 takes blocks of 128x128 on one side only");
-    else
-        return false;
-    return true;
+mpt_way mpt_target_way(mpt_target target, const mpt_product *product,
+                       char why[MPT_TARGET_WHY]) {
+    mpt_lt_query query;
+    why[0] = 0;
+    if (is_plain(product, why))
+        return MPT_WAY_PLAIN;
+    if (!query_of(target, product, &query, why))
+        return mpt_target_way_to_decode(product);
+    if (mpt_lt_supported(&query, why))
+        return MPT_WAY_NATIVE;
+    char other[MPT_TARGET_WHY];
+    mpt_lt_query rewritten = query;
+    rewrite(&rewritten.a);
+    rewrite(&rewritten.b);
+    bool changed = rewritten.a.format != query.a.format || rewritten.b.format != query.b.format;
+    if (!changed || !mpt_lt_supported(&rewritten, other))
+        return mpt_target_way_to_decode(product);
+    why[0] = 0;
+    return MPT_WAY_E4M3;
 }
 
-/* Rows of operands are whole vectors of 16 bytes, and so are those of the result in BF16. */
-static bool lacks_shape(const mpt_product *p, char why[MPT_TARGET_WHY]) {
-    int64_t k = is_fp4(p->a->format) || is_fp4(p->b->format) ? 32 : 16, cols = 8;
-    if (mpt_is_wide(p->a->format))
-        return false;
-    if (p->k % k)
-        snprintf(why, MPT_TARGET_WHY, "a dot product of %lld is no multiple of %d",
-                 (long long)p->k, (int)k);
-    else if (p->cols % cols)
-        snprintf(why, MPT_TARGET_WHY, "%lld columns are no multiple of %d", (long long)p->cols,
-                 (int)cols);
-    else
-        return false;
-    return true;
+void mpt_target_operands(mpt_target target, const mpt_product *product, mpt_way way,
+                         mpt_lt_operand out[2]) {
+    mpt_lt_query query;
+    char why[MPT_TARGET_WHY];
+    (void)query_of(target, product, &query, why);
+    if (way == MPT_WAY_E4M3) {
+        rewrite(&query.a);
+        rewrite(&query.b);
+    }
+    if (way < MPT_WAY_E4M3)
+        query.a = query.b = (mpt_lt_operand){.format = mpt_way_format(way, product->a)};
+    out[0] = query.a;
+    out[1] = query.b;
 }
 
 bool mpt_target_multiplies(mpt_target target, const mpt_product *product,
                            char why[MPT_TARGET_WHY]) {
-    why[0] = 0;
-    return !lacks_family(target, product->a, why) && !lacks_family(target, product->b, why) &&
-           !lacks_pair(target, product, why) && !lacks_shape(product, why);
+    return mpt_target_way(target, product, why) >= MPT_WAY_E4M3;
 }
 
 /* ---- rates ---- */
@@ -152,8 +226,10 @@ static double rate_of(mpt_dtype format) {
 double mpt_target_rate(mpt_target target, const mpt_product *product) {
     char why[MPT_TARGET_WHY];
     double rate = fmin(rate_of(product->a->format), rate_of(product->b->format));
-    bool native = target == MPT_TARGET_HOST || mpt_target_multiplies(target, product, why);
-    return native ? rate : fmin(rate, 1);
+    if (target == MPT_TARGET_HOST)
+        return rate;
+    mpt_way way = mpt_target_way(target, product, why);
+    return way == MPT_WAY_NATIVE ? rate : fmin(rate, rate_of(mpt_way_format(way, product->a)));
 }
 
 /* ---- bytes ---- */
@@ -162,7 +238,7 @@ double mpt_target_rate(mpt_target target, const mpt_product *product) {
 bool mpt_target_wants_both(mpt_target target, const mpt_quantizer *q) {
     if (target == MPT_TARGET_SM90)
         return is_fp8(q->format);
-    return target == MPT_TARGET_SM100 && family_of(q) == FAMILY_NVFP4;
+    return target == MPT_TARGET_SM100 && is_fp4(q->format) && q->scale_format == MPT_SCALE_E4M3;
 }
 
 static double blocks_along(int64_t extent, int32_t block) {
@@ -171,7 +247,7 @@ static double blocks_along(int64_t extent, int32_t block) {
 
 /* SM100 reads one scale for each row of a square block. */
 double mpt_target_bytes(mpt_target target, const mpt_quantizer *q, int64_t rows, int64_t cols) {
-    double codes = (double)rows * (double)cols * mpt_dtype_bits(q->format) / 8;
+    double codes = (double)rows * (double)cols * mpt_code_bits(q->format) / 8;
     bool spread = target == MPT_TARGET_SM100 && q->scale_format >= MPT_SCALE_E8M0;
     if (q->scale.kind == MPT_SCALING_NONE)
         return codes;

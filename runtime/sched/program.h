@@ -74,6 +74,7 @@ typedef struct mpt_phase_program {
 typedef struct mpt_schedule_options {
     const mpt_kernel *const *tables;
     int n_threads;
+    mpt_target target; /* the kind of GPU that tables of one are asked about */
 } mpt_schedule_options;
 
 /* An empty program around a graph that it owns from here on, also on failure. */

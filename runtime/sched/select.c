@@ -89,6 +89,7 @@ mpt_status mpt_schedule_select(mpt_phase_program *program,
     program->steps = mpt_arena_alloc(&program->arena, bytes);
     if (!program->steps)
         return MPT_OUT_OF_MEMORY;
+    program->graph->target = options->target;
     program->n_threads = options->n_threads < 1 ? 1 : options->n_threads;
     program->n_steps = graph->n_nodes;
     for (int i = 0; i < graph->n_nodes; i++) {

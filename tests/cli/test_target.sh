@@ -18,7 +18,7 @@ try plan "$PLAN" --target sm90
 want_status 0
 want_no_err
 want_out '^memory on sm90 in GB, operands packed'
-want_out '^ +104 +104 +104 +sm90 multiplies no fp4$'
+want_out '^ +104 +104 +104 +bf16 +sm90 multiplies no fp4$'
 want_out '^warning .*nvfp4_12b\.lua:[0-9]+: not-native: sm90 emulates 312 GEMMs, first$'
 try plan "$PLAN" --target sm100
 want_status 0

@@ -51,6 +51,14 @@ refused 'the file has 701 lines' sh "$style/lengths.sh" "$work/tree"
 echo "/* TO""DO */" | tree runtime/base/a.c
 refused 'a.c:1:' sh "$style/words.sh" "$work/tree"
 
+tree kernels/cuda/a.cu <<'END'
+__global__ void k(float *x, float a) { *x = *x / a; *x = __fdividef(*x, a); }
+END
+if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
+    refused 'a.cu:1: div.approx.f32' sh "$style/ptx.sh" "$work/tree" kernels/cuda/a.cu
+    refused 'no kernel' sh "$style/ptx.sh" "$work/tree"
+fi
+
 # compiled: an archive of one source, read from standard input.
 compiled() {
     cat >"$work/a.c"

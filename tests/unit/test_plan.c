@@ -171,7 +171,7 @@ static void check_operand(const json_t *q) {
 
 static void check_gemm(const json_t *layer, const char *gemm, const char *a, const char *b) {
     json_t *object = json_object_get(layer, gemm);
-    KEYS(object, a, b, "native", "why");
+    KEYS(object, a, b, "native", "as", "why");
     check_operand(json_object_get(object, a));
     check_operand(json_object_get(object, b));
 }

@@ -169,7 +169,9 @@ static void test_native_when_a_target_is_named_then_each_gemm_has_a_flag(void **
     assert_true(json_is_false(json_object_get(fprop, "native")));
     assert_string_equal(json_string_value(json_object_get(fprop, "why")),
                         "e4m3 and bf16 are no pair of operands");
+    assert_string_equal(json_string_value(json_object_get(fprop, "as")), "bf16");
     assert_true(json_is_true(json_object_get(wgrad, "native")));
+    assert_string_equal(json_string_value(json_object_get(wgrad, "as")), "native");
     assert_true(json_is_null(json_object_get(wgrad, "why")));
     /* Two linear layers and the head. */
     assert_true(number_at(plan, "hardware.sm80.native") == 3);
@@ -185,7 +187,8 @@ static void test_text_when_a_target_emulates_then_reasons_are_counted(void **sta
     setup(&f, "nvfp4", "", MPT_TARGET_SM90);
     mpt_plan_print(f.program, &f.text);
     assert_non_null(strstr(f.text.data, "emulated on sm90\n"));
-    assert_non_null(strstr(f.text.data, "      2      2      2  sm90 multiplies no fp4\n"));
+    assert_non_null(
+        strstr(f.text.data, "      2      2      2  bf16  sm90 multiplies no fp4\n"));
     assert_non_null(strstr(f.text.data, "native GEMMs out of 9: sm80 3, sm90 3, sm100 9\n"));
     teardown(&f);
 }
@@ -328,6 +331,7 @@ static void remove_backend(json_t *plan) {
         static const char *const gemms[] = {"fprop", "dgrad", "wgrad"};
         for (size_t i = 0; i < MPT_COUNT(gemms); i++) {
             json_object_del(json_object_get(item, gemms[i]), "native");
+            json_object_del(json_object_get(item, gemms[i]), "as");
             json_object_del(json_object_get(item, gemms[i]), "why");
         }
     }

@@ -43,13 +43,13 @@ static void test_native_when_formats_vary_then_as_the_tensor_cores_have_them(voi
     expect("tf32", "tf32", "nnn");
     expect("bf16", "bf16", "nnn");
     expect("fp16", "fp16", "nnn");
-    expect("int8", "int8", "nnn");
+    expect("int8", "int8", "eee");
     expect("e4m3", "e4m3", "enn");
     expect("e4m3", "e5m2", "enn");
     expect("e5m2", "e5m2", "eee");
     expect("e5m6", "e5m6", "eee");
-    expect("e3m2", "e2m3", "een");
-    expect("e2m1", "e2m1", "een");
+    expect("e3m2", "e2m3", "enn"); /* as e4m3 */
+    expect("e2m1", "e2m1", "enn");
     expect("fp8_block", "fp8_block", "ene");
     expect("mxfp8", "mxfp8", "een");
     expect("mxfp6", "mxfp6", "een");
@@ -134,6 +134,83 @@ static void test_native_when_bf16_then_no_shape_is_refused(void **state) {
         assert_true(mpt_target_multiplies((mpt_target)t, &p, why));
 }
 
+/* ---- ways ---- */
+
+static void expect_way(mpt_target target, const mpt_quantizer *a, const mpt_quantizer *b,
+                       mpt_way expected) {
+    mpt_product p = product(a, b);
+    char why[MPT_TARGET_WHY];
+    mpt_way way = mpt_target_way(target, &p, why);
+    if (way != expected)
+        fail_msg("%s with %s on %s: %s, not %s", a->name, b->name, mpt_target_name(target),
+                 mpt_way_name(way), mpt_way_name(expected));
+}
+
+/* By significant bits: an element's and, inside a dot product, its scale's. */
+static void
+test_way_when_emulated_then_the_narrowest_format_that_holds_the_numbers(void **state) {
+    (void)state;
+    static const struct {
+        mpt_target target;
+        const char *a, *b;
+        mpt_way way;
+    } rows[] = {
+        {MPT_TARGET_SM80, "e4m3", "e5m2", MPT_WAY_BF16},
+        {MPT_TARGET_SM90, "e5m2", "e5m2", MPT_WAY_BF16},
+        {MPT_TARGET_SM90, "nvfp4", "nvfp4", MPT_WAY_BF16},
+        {MPT_TARGET_SM90, "mxfp8", "mxfp4", MPT_WAY_BF16},
+        {MPT_TARGET_SM90, "nvfp4", "bf16", MPT_WAY_BF16},
+        {MPT_TARGET_SM90, "nvfp4", "fp16", MPT_WAY_FP16},
+        {MPT_TARGET_SM90, "e5m6", "int8", MPT_WAY_BF16},
+        {MPT_TARGET_SM90, "mxfp8", "fp16", MPT_WAY_TF32}, /* its scales are beyond fp16 */
+        {MPT_TARGET_SM90, "fp16", "bf16", MPT_WAY_TF32},
+        {MPT_TARGET_SM90, "fp32", "e4m3", MPT_WAY_FP32},
+        {MPT_TARGET_SM90, "fp8_block", "fp8_block", MPT_WAY_NATIVE},
+        {MPT_TARGET_SM100, "fp8_block", "fp8_block", MPT_WAY_FP32},
+        {MPT_TARGET_SM80, "fp8_block", "fp8_block", MPT_WAY_FP32},
+        {MPT_TARGET_SM100, "mxfp6", "mxfp4", MPT_WAY_E4M3},
+        {MPT_TARGET_SM100, "mxfp8", "mxfp8", MPT_WAY_NATIVE},
+        {MPT_TARGET_SM100, "nvfp4", "mxfp4", MPT_WAY_BF16},
+    };
+    for (size_t i = 0; i < MPT_COUNT(rows); i++) {
+        mpt_quantizer a = q_of(rows[i].a), b = q_of(rows[i].b);
+        expect_way(rows[i].target, &a, &b, rows[i].way);
+        expect_way(rows[i].target, &b, &a, rows[i].way);
+    }
+}
+
+static void test_way_when_scales_are_powers_of_two_then_bf16_holds_them(void **state) {
+    (void)state;
+    mpt_quantizer block = q_of("fp8_block");
+    block.scale_format = MPT_SCALE_POW2;
+    expect_way(MPT_TARGET_SM100, &block, &block, MPT_WAY_BF16);
+}
+
+static void test_way_when_a_scale_is_a_rows_then_it_stays_out_of_the_product(void **state) {
+    (void)state;
+    mpt_quantizer rows = q_of("e4m3"), tensor = rows;
+    rows.block_rows = 1;
+    expect_way(MPT_TARGET_SM80, &rows, &rows, MPT_WAY_BF16);
+    expect_way(MPT_TARGET_SM90, &rows, &tensor, MPT_WAY_NATIVE);
+    expect_way(MPT_TARGET_SM100, &rows, &rows, MPT_WAY_NATIVE);
+}
+
+/* Neither has a mode of the library: they run without tensor cores on any GPU. */
+static void test_way_when_experts_or_other_sums_then_plain(void **state) {
+    (void)state;
+    mpt_quantizer bf16 = q_of("bf16");
+    mpt_product grouped = product(&bf16, &bf16), sums = grouped;
+    char why[MPT_TARGET_WHY];
+    grouped.grouped = true;
+    sums.accumulate = MPT_DTYPE_BF16;
+    for (int t = MPT_TARGET_SM80; t < MPT_TARGET_COUNT; t++) {
+        assert_int_equal(mpt_target_way((mpt_target)t, &grouped, why), MPT_WAY_PLAIN);
+        assert_string_equal(why, "cuBLASLt takes no rows of experts that the device picks");
+        assert_int_equal(mpt_target_way((mpt_target)t, &sums, why), MPT_WAY_PLAIN);
+        assert_string_equal(why, "tensor cores sum in fp32, not in bf16");
+    }
+}
+
 static void expect_rate(mpt_target target, const char *a, const char *b, double rate) {
     mpt_quantizer left = q_of(a), right = q_of(b);
     mpt_product p = product(&left, &right);
@@ -160,6 +237,9 @@ static void test_rate_when_a_gpu_emulates_then_bf16s(void **state) {
     expect_rate(MPT_TARGET_SM80, "e4m3", "e4m3", 1);
     expect_rate(MPT_TARGET_SM90, "e4m3", "e4m3", 2);
     expect_rate(MPT_TARGET_SM90, "fp32", "nvfp4", 0.0625);
+    expect_rate(MPT_TARGET_SM100, "fp8_block", "fp8_block", 0.0625);
+    expect_rate(MPT_TARGET_SM100, "mxfp4", "mxfp4", 2);
+    expect_rate(MPT_TARGET_SM90, "fp16", "bf16", 0.5);
 }
 
 static void expect_bytes(mpt_target target, const mpt_quantizer *q, double bytes) {
@@ -182,7 +262,7 @@ static void test_bytes_when_packed_then_codes_and_scales(void **state) {
     q.block_rows = 128;
     expect_bytes(MPT_TARGET_SM90, &q, 16384 + 2 * 4);
     q = q_of("mxfp6");
-    expect_bytes(MPT_TARGET_SM100, &q, 12288 + 64 * 8);
+    expect_bytes(MPT_TARGET_SM100, &q, 16384 + 64 * 8); /* a code of 6 bits has a byte */
     q = q_of("nvfp4");
     expect_bytes(MPT_TARGET_SM100, &q, 8192 + 64 * 16);
     q.block_rows = 16; /* the product reads one scale a row */
@@ -206,6 +286,10 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_native_when_blocks_vary_then_only_those_of_the_device),
     cmocka_unit_test(test_why_when_emulated_then_what_is_lacking_is_named),
     cmocka_unit_test(test_native_when_bf16_then_no_shape_is_refused),
+    cmocka_unit_test(test_way_when_emulated_then_the_narrowest_format_that_holds_the_numbers),
+    cmocka_unit_test(test_way_when_scales_are_powers_of_two_then_bf16_holds_them),
+    cmocka_unit_test(test_way_when_a_scale_is_a_rows_then_it_stays_out_of_the_product),
+    cmocka_unit_test(test_way_when_experts_or_other_sums_then_plain),
     cmocka_unit_test(test_rate_when_operands_differ_then_the_wider_ones),
     cmocka_unit_test(test_rate_when_a_gpu_emulates_then_bf16s),
     cmocka_unit_test(test_bytes_when_packed_then_codes_and_scales),
