@@ -57,8 +57,8 @@ if(CMAKE_CXX_COMPILER)
   # Its kernels run for small shapes only, and -O3 would take minutes to compile their templates.
   set(CMAKE_CXX_FLAGS_RELEASE "-O1 -g1")
   file(GLOB CUSIM_SOURCES CONFIGURE_DEPENDS kernels/cuda/sim/*.cpp)
-  set(CUSIM_C ${CUDA_C}) # without what only a toolkit has
-  list(FILTER CUSIM_C EXCLUDE REGEX "/(module|runtime_cuda|lt|lt_descriptors)\\.c$")
+  set(CUSIM_C ${CUDA_C}) # without what a toolkit is for: the simulator has its own
+  list(FILTER CUSIM_C EXCLUDE REGEX "/(module|runtime_cuda|lt|lt_[a-z_]*)\\.c$")
   set_source_files_properties(${CUDA_KERNELS} PROPERTIES LANGUAGE CXX)
   add_library(mpt_cusim STATIC EXCLUDE_FROM_ALL ${CUDA_KERNELS} ${CUSIM_C} ${CUSIM_SOURCES})
   target_compile_options(mpt_cusim PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-xc++ -std=c++17 -Wall

@@ -44,6 +44,7 @@ static void begin(run *r, const mpt_backend *backend, const char *model,
              model, precision);
     options.model = MPT_MODEL_FULL;
     options.n_threads = 1;
+    options.target = backend ? MPT_TARGET_SM90 : MPT_TARGET_HOST; /* what the simulator is */
     options.device = backend ? MPT_DEVICE_CUDA : MPT_DEVICE_REF;
     assert_mpt_ok(r->ctx, mpt_recipe_load_string(r->ctx, MPT_SOURCE_DIR "/recipes/c.lua", text,
                                                  strlen(text), NULL, &r->recipe));
