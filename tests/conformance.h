@@ -80,7 +80,7 @@ static void twin_free(op_case *twin) {
 /* Runs a node, whose ref64 outputs are in `expected`, by the backend's kernels. */
 static void check_node(op_case *expected, const shape *sh);
 
-static void check_row(const op_row *row, const shape *sh) {
+static inline void check_row(const op_row *row, const shape *sh) {
     op_case forward = op_forward(row, &sh->sizes, 5);
     op_tensor dy[MPT_MAX_OUT] = {0};
     op_fill_dy(row, &forward, dy);
@@ -99,7 +99,7 @@ static void check_row(const op_row *row, const shape *sh) {
     op_free(&forward);
 }
 
-static void check_op(mpt_op op) {
+static inline void check_op(mpt_op op) {
     for (size_t i = 0; i < MPT_COUNT(op_rows); i++)
         for (size_t s = 0; op_rows[i].op == op && s < MPT_COUNT(shapes); s++)
             check_row(&op_rows[i], &shapes[s]);
