@@ -7,11 +7,12 @@ include(CheckLanguage)
 check_language(CXX)
 if(CMAKE_CXX_COMPILER)
   enable_language(CXX)
+  set(CMAKE_CXX_FLAGS_RELEASE "${CMAKE_C_FLAGS_RELEASE}")
   file(GLOB CUSIM_SOURCES CONFIGURE_DEPENDS kernels/cuda/sim/*.cpp)
   set_source_files_properties(${CUDA_KERNELS} PROPERTIES LANGUAGE CXX)
   add_library(mpt_cusim STATIC EXCLUDE_FROM_ALL ${CUDA_KERNELS} ${CUDA_C} ${CUSIM_SOURCES})
   target_compile_options(mpt_cusim PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-xc++ -std=c++17 -Wall
-    -Wextra -Werror -ffp-contract=off -fno-math-errno -fno-trapping-math>)
+    -Wextra -Werror -ffp-contract=off -fno-strict-aliasing -fno-math-errno -fno-trapping-math>)
   target_include_directories(mpt_cusim PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/runtime
     ${CMAKE_SOURCE_DIR}/runtime/include)
   target_link_libraries(mpt_cusim PUBLIC mpt_core)

@@ -17,8 +17,16 @@
 #else
 #include "kernels/cuda/sim/cusim.h"
 #define GPU_LAUNCH(kernel, grid, block, shared, gpu, ...)                                      \
-    ::cusim::launch((grid), (block), (shared), (gpu)->stream, [=] { kernel(__VA_ARGS__); })
+    ::cusim::launch(#kernel, (grid), (block), (shared), (gpu)->stream,                         \
+                    [=] { kernel(__VA_ARGS__); })
 #define GPU_DYNAMIC_SHARED(type, name) type *name = (type *)::cusim::dynamic_shared()
+#endif
+
+/* Before a loop of a constant count, whose arrays are to be registers. */
+#if defined(__CUDA_ARCH__)
+#define GPU_UNROLL _Pragma("unroll")
+#else
+#define GPU_UNROLL
 #endif
 
 #include "kernels/numerics.h" /* its library has templates, so it comes before the C headers */

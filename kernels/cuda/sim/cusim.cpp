@@ -1,299 +1,415 @@
-/* cusim runtime.  Compile WITHOUT -fsanitize=thread (pass -DCUSIM_TSAN instead) so that only
- * kernel code is race-checked; with ASan either way works (pass -DCUSIM_ASAN or
- * -fsanitize=address). */
+/* The scheduler: which thread of a block runs next, and what it does when it has to wait.
+ *
+ * Fibers take threads from the block's list until none is left. A thread that waits keeps its
+ * fiber; another fiber then starts the next thread, or goes on with one that may. So a kernel
+ * without barriers takes one fiber and no switch, and one with barriers a switch a wait. */
 #include "kernels/cuda/sim/cusim.h"
-#include <atomic>
-#include <thread>
-#include <sys/mman.h>
-#if defined(CUSIM_ASAN)
-#include <sanitizer/common_interface_defs.h>
-#endif
-#if defined(CUSIM_TSAN)
-#include <sanitizer/tsan_interface.h>
-#endif
-namespace cusim {
-thread_local Fiber *cur = nullptr;
-uint64_t total_switches = 0;
-Block::~Block() {
-    if (stacks)
-        munmap(stacks, stack_sz * nstacks);
-}
-#if !defined(CUSIM_UCTX)
-extern "C" void cusim_switch(void **save_sp, void *load_sp);
-#if defined(__x86_64__)
-__asm__(".text\n.weak cusim_switch\n.type cusim_switch,@function\ncusim_switch:\n"
-        "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
-        "movq %rsp,(%rdi)\nmovq %rsi,%rsp\n"
-        "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n"
-        ".size cusim_switch,.-cusim_switch\n");
-#else
-__asm__(".text\n.weak cusim_switch\n.type cusim_switch,%function\ncusim_switch:\n"
-        "sub sp,sp,#176\nstp x19,x20,[sp]\nstp x21,x22,[sp,#16]\nstp x23,x24,[sp,#32]\nstp "
-        "x25,x26,[sp,#48]\n"
-        "stp x27,x28,[sp,#64]\nstp x29,x30,[sp,#80]\nstp d8,d9,[sp,#96]\nstp "
-        "d10,d11,[sp,#112]\nstp d12,d13,[sp,#128]\nstp d14,d15,[sp,#144]\n"
-        "mov x9,sp\nstr x9,[x0]\nmov sp,x1\n"
-        "ldp x19,x20,[sp]\nldp x21,x22,[sp,#16]\nldp x23,x24,[sp,#32]\nldp "
-        "x25,x26,[sp,#48]\nldp x27,x28,[sp,#64]\nldp x29,x30,[sp,#80]\n"
-        "ldp d8,d9,[sp,#96]\nldp d10,d11,[sp,#112]\nldp d12,d13,[sp,#128]\nldp "
-        "d14,d15,[sp,#144]\nadd sp,sp,#176\nret\n");
-#endif
-#endif
 
-[[noreturn]] static void die(const char *why) {
-    std::fprintf(stderr, "cusim: %s: block (%u,%u,%u) thread (%u,%u,%u)\n", why,
-                 cur->blk->bid.x, cur->blk->bid.y, cur->blk->bid.z, cur->tid.x, cur->tid.y,
-                 cur->tid.z);
-    std::abort();
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <utility>
+
+#include "kernels/cuda/sim/fiber.h"
+
+namespace cusim {
+
+thread *self;
+position now;
+
+namespace {
+
+enum { LANES = 32, MAX_THREADS = 1024, MAX_GRID_YZ = 65535, MAX_SHARED = 227 * 1024 };
+
+/* Lanes that meet under one mask. What they bring lies in the slots of this generation: a lane
+ * may be at the next meeting while others still read this one's. */
+struct meeting {
+    unsigned mask, arrived;
+    unsigned unread; /* lanes that may go on, and have not yet */
+    unsigned generation;
+    uint64_t slot[2][32];
+};
+
+struct warp {
+    meeting met[LANES]; /* each that is not over holds a lane, so there are never more */
+    unsigned n;
+};
+
+struct {
+    std::vector<thread> threads;
+    std::vector<warp> warps;
+    std::vector<unsigned> order; /* in which threads start */
+    size_t started;
+    unsigned live;                 /* threads that have not returned */
+    std::vector<thread *> waiting; /* at the block's barrier */
+    unsigned generation;           /* of the barrier */
+    votes cast[2];
+    std::vector<thread *> ready; /* from `head` on: may go on */
+    size_t head;
+    const std::function<void()> *body;
+    unsigned char *shared;
+    size_t shared_bytes;
+} block;
+
+std::vector<fiber *> idle; /* fibers that hold no thread */
+fiber main_fiber;
+fiber *running = &main_fiber;
+uint64_t seed, random_state;
+cusim_counts counted;
+
+/* splitmix64, below n. */
+unsigned draw(size_t n) {
+    uint64_t z = (random_state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return static_cast<unsigned>((z ^ (z >> 31)) % n);
 }
-static void jump(Fiber *from, Fiber *to, bool from_dies = false) {
-    from->blk->switches++;
-    cur = to;
-#if defined(CUSIM_ASAN)
-    bool tm = (to == &to->blk->main_f);
-    const void *bot = tm ? nullptr : to->blk->stacks + to->lin * to->blk->stack_sz;
-    static thread_local const void *main_bot;
-    static thread_local size_t main_sz;
-    __sanitizer_start_switch_fiber(from_dies ? nullptr : &from->fake, tm ? main_bot : bot,
-                                   tm ? main_sz : to->blk->stack_sz);
-#endif
-    (void)from_dies;
-#if defined(CUSIM_TSAN)
-    __tsan_switch_to_fiber(to->tsan, __tsan_switch_to_fiber_no_sync);
-#endif
-#if defined(CUSIM_UCTX)
-    swapcontext(&from->uc, &to->uc);
-#else
-    cusim_switch(&from->sp, to->sp);
-#endif
-#if defined(CUSIM_ASAN)
-    const void *ob;
-    size_t os;
-    __sanitizer_finish_switch_fiber(from->fake, &ob, &os);
-    if (from != &from->blk->main_f && !main_bot) {
-        main_bot = ob;
-        main_sz = os;
+
+void shuffle_order(std::vector<unsigned> &order) {
+    for (size_t i = order.size(); i > 1; i--)
+        std::swap(order[i - 1], order[draw(i)]);
+}
+
+std::vector<unsigned> in_order(size_t n) {
+    std::vector<unsigned> order(n);
+    for (unsigned i = 0; i < n; i++)
+        order[i] = i;
+    return order;
+}
+
+void switch_to(fiber *to) {
+    fiber *from = running;
+    if (from == to)
+        return;
+    counted.switches++;
+    running = to;
+    fiber_switch(from, to);
+}
+
+void say_waiting(const thread &t) {
+    fprintf(stderr, "  thread (%u,%u,%u) waits for ", t.index.x, t.index.y, t.index.z);
+    if (!t.mask) {
+        fprintf(stderr, "its block at %s:%d\n", t.file, t.line);
+        return;
     }
-#endif
+    fprintf(stderr, "the lanes %08x of its warp at %s:%d", t.mask, t.file, t.line);
+    for (unsigned i = t.linear & ~31u; i < (t.linear | 31u) && i < block.threads.size(); i++)
+        if (t.mask >> (i & 31u) & 1u && block.threads[i].exited)
+            fprintf(stderr, "; lane %u has returned", i & 31u);
+    fprintf(stderr, "\n");
 }
-static Fiber *ring_next(Fiber *f) {
-    Block *b = f->blk;
-    unsigned i = f->lin;
-    for (unsigned k = 0; k < b->n; k++) {
-        i = b->next[i];
-        if (!b->f[i].done)
-            return &b->f[i];
+
+/* Nobody can go on. Says for each place who is the first to wait there. */
+[[noreturn]] void deadlock() {
+    fprintf(stderr, "cusim: kernel %s, block (%u,%u,%u): deadlock, %u of %zu threads wait\n",
+            now.kernel, now.block_index.x, now.block_index.y, now.block_index.z, block.live,
+            block.threads.size());
+    std::vector<const thread *> said;
+    for (const thread &t : block.threads) {
+        bool known = t.exited;
+        for (const thread *other : said)
+            known = known || (other->line == t.line && other->mask == t.mask);
+        if (known || said.size() >= 8)
+            continue;
+        said.push_back(&t);
+        say_waiting(t);
     }
-    return nullptr;
+    abort();
 }
-static Fiber *lane_next(Fiber *f, unsigned mask) {
-    Block *b = f->blk;
-    unsigned base = f->lin & ~31u, l = f->lin & 31u;
-    for (unsigned k = 1; k <= 32; k++) {
-        unsigned j = (l + k) & 31u;
-        if ((mask >> j) & 1u)
-            if (base + j < b->n && !b->f[base + j].done)
-                return &b->f[base + j];
+
+/* ---- fibers that run threads ---- */
+
+void work();
+
+fiber *idle_fiber() {
+    if (idle.empty()) {
+        fiber *f = fiber_make(work);
+        if (!f)
+            fault("no memory for the stack of a thread");
+        return f;
     }
-    return nullptr;
+    fiber *f = idle.back();
+    idle.pop_back();
+    return f;
 }
-static void hb_release(void *p) {
-#if defined(CUSIM_TSAN)
-    __tsan_release(p);
-#endif
-    (void)p;
+
+bool start_comes_next() {
+    size_t unstarted = block.order.size() - block.started;
+    size_t may = block.ready.size() - block.head;
+    if (!seed || unstarted == 0 || may == 0)
+        return unstarted > 0;
+    return draw(2) == 0;
 }
-static void hb_acquire(void *p) {
-#if defined(CUSIM_TSAN)
-    __tsan_acquire(p);
-#endif
-    (void)p;
-}
-static void check_release_block(Block *b) {
-    if (b->live && b->bar_arrived == b->live) {
-        b->bar_arrived = 0;
-        b->bar_gen++;
+
+thread *take_ready() {
+    if (block.head == block.ready.size())
+        return nullptr;
+    if (seed)
+        std::swap(block.ready[block.head],
+                  block.ready[block.head + draw(block.ready.size() - block.head)]);
+    thread *t = block.ready[block.head++];
+    if (block.head == block.ready.size()) {
+        block.ready.clear();
+        block.head = 0;
     }
+    return t;
 }
-void syncthreads() {
-    Fiber *me = cur;
-    Block *b = me->blk;
-    uint64_t g = b->bar_gen, spins = 0;
-    hb_release(&b->bar_gen);
-    b->bar_arrived++;
-    check_release_block(b);
-    while (b->bar_gen == g) {
-        Fiber *nx = ring_next(me);
-        if (nx == me || ++spins > 4096u)
-            die("__syncthreads deadlock / divergent barrier");
-        jump(me, nx);
+
+/* The thread that runs has to wait: whoever may, goes on, and in the end it does, too. */
+void wait(const char *file, int line, unsigned mask) {
+    thread *me = self;
+    me->on = running;
+    me->file = file;
+    me->line = line;
+    me->mask = mask;
+    if (start_comes_next()) {
+        switch_to(idle_fiber());
+    } else {
+        thread *next = take_ready();
+        if (!next)
+            deadlock();
+        switch_to(next->on);
     }
-    hb_acquire(&b->bar_gen);
+    self = me;
+    me->file = nullptr;
 }
-static WarpRec *warp_rec(Fiber *me, unsigned mask) {
-    if (!((mask >> (me->lin & 31u)) & 1u))
-        die("calling lane not in *_sync mask");
-    Warp &w = me->blk->w[me->lin >> 5];
-    for (auto &r : w.rec) {
-        if (r.mask == mask)
-            return &r;
-        if (!r.mask) {
-            r.mask = mask;
-            return &r;
-        }
-    }
-    die("too many distinct warp masks");
+
+void may_go_on(thread *t) {
+    block.ready.push_back(t);
 }
-uint64_t warp_xchg(unsigned mask, uint64_t v, unsigned src_lane, bool barrier) {
-    Fiber *me = cur;
-    WarpRec *r = warp_rec(me, mask);
-    unsigned l = me->lin & 31u;
-    uint64_t g = r->gen;
-    unsigned par = g & 1u, spins = 0;
-    r->slot[par][l] = v;
-    if (barrier)
-        hb_release(&r->gen);
-    r->arrived |= 1u << l;
-    if (r->arrived == mask) {
-        r->arrived = 0;
-        r->gen++;
-    }
-    while (r->gen == g) {
-        Fiber *nx = lane_next(me, mask);
-        if (!nx || nx == me || ++spins > 4096u)
-            die("warp *_sync deadlock: a lane named in mask never arrives");
-        jump(me, nx);
-    }
-    if (barrier)
-        hb_acquire(&r->gen);
-    return r->slot[par][((mask >> (src_lane & 31u)) & 1u) ? (src_lane & 31u) : l];
+
+void open_barrier() {
+    for (thread *t : block.waiting)
+        may_go_on(t);
+    block.waiting.clear();
+    block.generation++;
+    block.cast[block.generation & 1u] = {0, 0};
 }
-static void fiber_main() {
-    Fiber *me = cur;
-    Block *b = me->blk;
-#if defined(CUSIM_ASAN)
-    __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
-#endif
-    hb_acquire(&b->start); /* blocks are ordered: they reuse one static shared buffer */
-    (*b->body)();
-    hb_release(&b->live);
-    me->done = true;
-    b->live--;
-    check_release_block(b);
-    Fiber *nx = ring_next(me);
-    jump(me, nx ? nx : &b->main_f, true);
-    std::abort();
+
+void run_thread(unsigned linear) {
+    self = &block.threads[linear];
+    (*block.body)();
+    self->exited = true;
+    block.live--; /* those that wait do not wait for one that has returned */
+    if (!block.waiting.empty() && block.waiting.size() == block.live)
+        open_barrier();
 }
-static void run_block(Block &b) {
-    b.live = b.n;
-    b.bar_arrived = 0;
-    for (auto &w : b.w)
-        for (auto &r : w.rec) {
-            r.mask = 0;
-            r.arrived = 0;
-        }
-    for (unsigned i = 0; i < b.n; i++) {
-        Fiber &f = b.f[i];
-        f.done = false;
-        f.blk = &b;
-        f.lin = i;
-        f.tid = {i % b.bdim.x, i / b.bdim.x % b.bdim.y, i / (b.bdim.x * b.bdim.y)};
-        char *top = b.stacks + (i + 1) * b.stack_sz;
-#if defined(CUSIM_UCTX)
-        getcontext(&f.uc);
-        f.uc.uc_stack.ss_sp = b.stacks + i * b.stack_sz;
-        f.uc.uc_stack.ss_size = b.stack_sz;
-        f.uc.uc_link = nullptr;
-        makecontext(&f.uc, (void (*)())fiber_main, 0);
-        (void)top;
-#elif defined(__x86_64__)
-        void **s = (void **)top;
-        s[-2] = (void *)fiber_main;
-        f.sp = &s[-8]; /* 6 regs + ret; rsp%16==8 at entry */
-#else
-        void **s = (void **)(top - 176);
-        std::memset(s, 0, 176);
-        s[11] = (void *)fiber_main;
-        f.sp = s;
-#endif
-#if defined(CUSIM_TSAN)
-        if (f.tsan)
-            __tsan_destroy_fiber(f.tsan);
-        f.tsan = __tsan_create_fiber(0);
-#endif
-    }
-    b.main_f.blk = &b;
-#if defined(CUSIM_TSAN)
-    b.main_f.tsan = __tsan_get_current_fiber();
-#endif
-    cur = &b.main_f;
-    hb_release(&b.start);
-    jump(&b.main_f, &b.f[b.start]);
-    hb_acquire(&b.live);
-    cur = nullptr;
-}
-void launch(dim3 g, dim3 bd, size_t shmem, void *stream, const std::function<void()> &body) {
-    (void)stream;
-    const char *e = std::getenv("CUSIM_THREADS");
-    int nt = e ? std::atoi(e) : 1;
-    const char *sd = std::getenv("CUSIM_SEED");
-    uint64_t seed = sd ? std::strtoull(sd, 0, 0) : 0;
-#if defined(CUSIM_ASAN) || defined(CUSIM_TSAN)
-    nt = 1;
-#endif
-    uint64_t nb = (uint64_t)g.x * g.y * g.z;
-    std::atomic<uint64_t> nextb{0};
-    auto worker = [&] {
-        Block b;
-        b.gdim = g;
-        b.bdim = bd;
-        b.n = bd.x * bd.y * bd.z;
-        b.f.resize(b.n);
-        b.w.resize((b.n + 31) / 32);
-        b.next.resize(b.n);
-        std::vector<unsigned> ord(b.n);
-        for (unsigned i = 0; i < b.n; i++)
-            ord[i] = i;
-        if (seed) {
-            uint64_t s = seed;
-            for (unsigned i = b.n - 1; i > 0; i--) {
-                s = s * 6364136223846793005ull + 1442695040888963407ull;
-                std::swap(ord[i], ord[(s >> 33) % (i + 1)]);
-            }
-        }
-        for (unsigned i = 0; i < b.n; i++)
-            b.next[ord[i]] = ord[(i + 1) % b.n];
-        b.start = ord[0];
-        b.body = &body;
-        b.stack_sz = 65536;
-        b.nstacks = b.n;
-        b.stacks = (char *)mmap(nullptr, b.stack_sz * b.n, PROT_READ | PROT_WRITE,
-                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        b.dyn.reset(new unsigned char[shmem + 16]);
-        b.dynsz = shmem;
-        for (uint64_t k; (k = nextb++) < nb;) {
-            uint64_t j = seed ? nb - 1 - k : k; /* seeded: blocks in reverse */
-            b.bid = {(unsigned)(j % g.x), (unsigned)(j / g.x % g.y),
-                     (unsigned)(j / ((uint64_t)g.x * g.y))};
-            run_block(b);
-        }
-        __atomic_fetch_add(&total_switches, b.switches, __ATOMIC_RELAXED);
-#if defined(CUSIM_TSAN)
-        for (auto &f : b.f)
-            if (f.tsan) {
-                __tsan_destroy_fiber(f.tsan);
-                f.tsan = nullptr;
-            }
-#endif
-    };
-    if (nt <= 1)
-        worker();
-    else {
-        std::vector<std::thread> t;
-        for (int i = 0; i < nt; i++)
-            t.emplace_back(worker);
-        for (auto &x : t)
-            x.join();
+
+/* The main function of every fiber. */
+void work() {
+    fiber_entered();
+    for (;;) {
+        while (start_comes_next())
+            run_thread(block.order[block.started++]);
+        thread *next = take_ready();
+        if (!next && block.live)
+            deadlock();
+        idle.push_back(running);
+        switch_to(next ? next->on : &main_fiber);
     }
 }
+
+/* ---- blocks ---- */
+
+void begin_shape() {
+    size_t n = static_cast<size_t>(now.block.x) * now.block.y * now.block.z;
+    block.threads.resize(n);
+    block.warps.resize((n + 31) / 32);
+    block.order = in_order(n);
+    for (unsigned i = 0; i < n; i++) {
+        thread &t = block.threads[i];
+        t.linear = i;
+        t.index = {i % now.block.x, i / now.block.x % now.block.y,
+                   i / (now.block.x * now.block.y)};
+    }
+}
+
+void run_block() {
+    for (thread &t : block.threads)
+        t.exited = false;
+    for (warp &w : block.warps)
+        w.n = 0;
+    block.started = 0;
+    block.live = static_cast<unsigned>(block.threads.size());
+    block.cast[block.generation & 1u] = {0, 0};
+    if (seed)
+        shuffle_order(block.order);
+    /* Shared memory starts with what the last block left; here with NaN. */
+    memset(block.shared, 0xFF, block.shared_bytes);
+    switch_to(idle_fiber());
+    self = nullptr;
+}
+
+void check_launch(const launch_record &r) {
+    uint64_t threads = static_cast<uint64_t>(r.block.x) * r.block.y * r.block.z;
+    self = nullptr;
+    if (threads > MAX_THREADS || r.block.z > 64)
+        fault("a block of %u x %u x %u threads: at most 1024, and 64 along z", r.block.x,
+              r.block.y, r.block.z);
+    if (!r.grid.x || !r.grid.y || !r.grid.z || r.grid.x > INT32_MAX || r.grid.y > MAX_GRID_YZ ||
+        r.grid.z > MAX_GRID_YZ)
+        fault("a grid of %u x %u x %u blocks: at least 1, at most 2^31 - 1, 65535 and 65535",
+              r.grid.x, r.grid.y, r.grid.z);
+    if (r.shared > MAX_SHARED)
+        fault("%zu bytes of shared memory: at most %d", r.shared, MAX_SHARED);
+}
+
+/* Exactly as long as asked for, so that the sanitizer sees the first byte beyond. */
+void take_shared(size_t bytes) {
+    if (block.shared && block.shared_bytes == bytes)
+        return;
+    void *memory = nullptr;
+    free(block.shared);
+    if (posix_memalign(&memory, 128, bytes ? bytes : 1))
+        fault("no memory for %zu bytes of shared memory", bytes);
+    block.shared = static_cast<unsigned char *>(memory);
+    block.shared_bytes = bytes;
+}
+
+bool same(const dim3 &a, const dim3 &b) {
+    return a.x == b.x && a.y == b.y && a.z == b.z;
+}
+
+} // namespace
+
+void run(const launch_record &r) {
+    if (!r.block.x || !r.block.y || !r.block.z) {
+        r.body();
+        return;
+    }
+    bool new_shape = block.threads.empty() || !same(now.block, r.block);
+    now = {r.kernel, r.grid, r.block, {0, 0, 0}};
+    check_launch(r);
+    if (new_shape)
+        begin_shape();
+    take_shared(r.shared);
+    block.body = &r.body;
+    uint64_t n = static_cast<uint64_t>(r.grid.x) * r.grid.y * r.grid.z;
+    random_state = seed;
+    std::vector<unsigned> order = in_order(seed ? n : 0);
+    shuffle_order(order);
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t b = seed ? order[i] : i;
+        now.block_index = {static_cast<unsigned>(b % r.grid.x),
+                           static_cast<unsigned>(b / r.grid.x % r.grid.y),
+                           static_cast<unsigned>(b / r.grid.x / r.grid.y)};
+        run_block();
+    }
+    counted.launches++;
+    counted.threads += n * block.threads.size();
+}
+
+void launch(const char *kernel, dim3 grid, dim3 threads, size_t shared, void *on,
+            std::function<void()> body) {
+    stream *s = static_cast<stream *>(on);
+    launch_record record = {kernel, grid, threads, shared, std::move(body)};
+    if (s && s->recording)
+        s->recording->push_back(std::move(record));
+    else
+        run(record);
+}
+
+void launch_host(void *on, std::function<void()> body) {
+    launch("host", 1, dim3(0, 0, 0), 0, on, std::move(body));
+}
+
+void *dynamic_shared() {
+    return block.shared;
+}
+
+void fault(const char *format, ...) {
+    fprintf(stderr, "cusim: kernel %s", now.kernel ? now.kernel : "?");
+    if (self)
+        fprintf(stderr, ", block (%u,%u,%u), thread (%u,%u,%u)", now.block_index.x,
+                now.block_index.y, now.block_index.z, self->index.x, self->index.y,
+                self->index.z);
+    fprintf(stderr, ": ");
+    va_list args;
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, "\n");
+    abort();
+}
+
+/* ---- meetings ---- */
+
+static void check_same_place(const thread *other, const char *file, int line) {
+    if (other->line != line || strcmp(other->file, file) != 0)
+        fault("divergent barrier: this thread is at %s:%d, thread (%u,%u,%u) waits at %s:%d",
+              file, line, other->index.x, other->index.y, other->index.z, other->file,
+              other->line);
+}
+
+votes meet_block(bool vote, const char *file, int line) {
+    if (!block.waiting.empty())
+        check_same_place(block.waiting[0], file, line);
+    votes &cast = block.cast[block.generation & 1u];
+    cast.yes += vote;
+    cast.all++;
+    if (cast.all == block.live) {
+        open_barrier();
+        return cast;
+    }
+    block.waiting.push_back(self);
+    wait(file, line, 0);
+    return cast;
+}
+
+static meeting *meeting_of(warp &w, unsigned mask) {
+    meeting *over = nullptr;
+    for (unsigned i = 0; i < w.n; i++) {
+        if (w.met[i].mask == mask)
+            return &w.met[i];
+        if (!w.met[i].arrived && !w.met[i].unread)
+            over = &w.met[i];
+    }
+    meeting *m = w.n < LANES ? &w.met[w.n++] : over;
+    m->mask = mask;
+    m->arrived = m->unread = 0;
+    return m;
+}
+
+static void check_lanes(unsigned mask, unsigned lane) {
+    if (!(mask >> lane & 1u))
+        fault("lane %u is not in its mask %08x", lane, mask);
+    size_t lanes = block.threads.size() - (self->linear & ~31u);
+    if (lanes < 32 && mask >> lanes)
+        fault("the mask %08x names lanes that its warp of %zu threads lacks", mask, lanes);
+}
+
+const uint64_t *meet_warp(unsigned mask, uint64_t value, const char *file, int line) {
+    unsigned lane = self->linear & 31u, first = self->linear & ~31u;
+    check_lanes(mask, lane);
+    meeting *m = meeting_of(block.warps[self->linear / 32], mask);
+    if (m->arrived)
+        check_same_place(
+            &block.threads[first + static_cast<unsigned>(__builtin_ctz(m->arrived))], file,
+            line);
+    uint64_t *slots = m->slot[m->generation & 1u];
+    slots[lane] = value;
+    m->arrived |= 1u << lane;
+    if (m->arrived != mask) {
+        wait(file, line, mask);
+        m->unread &= ~(1u << lane);
+        return slots;
+    }
+    m->arrived = 0;
+    m->unread |= mask & ~(1u << lane);
+    for (unsigned i = 0; i < LANES; i++)
+        if (m->unread >> i & 1u)
+            may_go_on(&block.threads[first + i]);
+    m->generation++;
+    return slots;
+}
+
 } // namespace cusim
+
+void cusim_shuffle(uint64_t seed) {
+    ::cusim::seed = seed;
+}
+
+cusim_counts cusim_counted(void) {
+    return ::cusim::counted;
+}
