@@ -36,19 +36,15 @@ static inline int64_t mpt_tensor_rows(const mpt_tensor *t) {
 }
 
 /* Sizes of a Mamba-2 scan. States entering each chunk are kept as
- * [batch][n_chunks][heads][head_dim][state]; the last chunk may be short. */
+ * [batch][n_chunks][heads][head_dim][state]; the last chunk may be short. Read by C++ too. */
 typedef struct mpt_ssm_shape {
     int64_t batch, sequence, heads, head_dim, groups, state, chunk, n_chunks;
 } mpt_ssm_shape;
 
 static inline mpt_ssm_shape mpt_ssm_shape_of(const mpt_attrs *a) {
-    mpt_ssm_shape s = {.batch = a->batch,
-                       .sequence = a->sequence,
-                       .heads = a->heads,
-                       .head_dim = a->head_dim,
-                       .groups = a->groups,
-                       .state = a->state,
-                       .chunk = a->sizes[0] > 0 ? a->sizes[0] : a->sequence};
+    int64_t chunk = a->sizes[0] > 0 ? a->sizes[0] : a->sequence;
+    mpt_ssm_shape s = {a->batch,  a->sequence, a->heads, a->head_dim,
+                       a->groups, a->state,    chunk,    0};
     s.n_chunks = (s.sequence + s.chunk - 1) / s.chunk;
     return s;
 }

@@ -32,25 +32,22 @@ attention_exponentials(float (&s)[N][4], attention_rows &rows, float (&o)[WIDTH 
     }
     TILE_UNROLL
     for (int r = 0; r < 2; r++)
-        rows.sum[r] = rows.sum[r] * shrink[r] + attention_row_sum(sum[r]);
+        rows.sum[r] = rows.sum[r] * shrink[r] + tile_row_sum(sum[r]);
     TILE_UNROLL
     for (int i = 0; i < WIDTH / 2; i++)
         o[i / 4][i % 4] *= shrink[i % 4 / 2];
 }
 
 template <int WIDTH>
-static __device__ void attention_store(const attention_job &job, const attention_item &item,
-                                       const attention_rows &rows,
-                                       const float (&o)[WIDTH / 8][4]) {
-    int64_t query = item.tile * TILE_ROWS + tile_warp() * 16, col = blockIdx.y * WIDTH;
+static __device__ __forceinline__ void
+attention_store(const attention_job &job, const attention_item &item,
+                const attention_rows &rows, float (&o)[WIDTH / 8][4], uint16_t *shared) {
+    int64_t query = item.tile * TILE_ROWS + tile_warp() * 16;
     TILE_UNROLL
-    for (int i = 0; i < WIDTH / 2; i++) {
-        int64_t t = query + tile_cell_row(i % 4), c = col + 8 * (i / 4) + tile_cell_col(i % 4);
-        int64_t at = (item.b * job.sequence + t) * job.heads + item.h;
-        if (t < job.sequence && c < job.dim)
-            gpu_put(job.o, at * job.dim + c, o[i / 4][i % 4] / rows.sum[i % 4 / 2]);
-    }
-    TILE_UNROLL
+    for (int i = 0; i < WIDTH / 2; i++)
+        o[i / 4][i % 4] /= rows.sum[i % 4 / 2];
+    tile_store<WIDTH>(attention_head(job, job.o, job.heads, item.b, item.h), query,
+                      (int64_t)blockIdx.y * WIDTH, o, shared);
     for (int r = 0; r < 2; r++) {
         int64_t t = query + tile_cell_row(2 * r);
         if (blockIdx.y == 0 && tile_lane() % 4 == 0 && t < job.sequence)
@@ -59,14 +56,21 @@ static __device__ void attention_store(const attention_job &job, const attention
     }
 }
 
+/* o += P v, with P rounded where it has a format. */
 template <int WIDTH, int PLANES, int N>
-static __device__ __forceinline__ void attention_round(const attention_job &job,
-                                                       float (&s)[N][4]) {
-    if (job.softmax == MPT_DTYPE_FP32)
-        return;
-    TILE_UNROLL
-    for (int i = 0; i < N * 4; i++)
-        s[i / 4][i % 4] = mpt_round(job.softmax, s[i / 4][i % 4]);
+static __device__ __forceinline__ void attention_output(const attention_job &job,
+                                                        float (&s)[N][4], const uint16_t *v,
+                                                        float (&o)[WIDTH / 8][4]) {
+    int cols = tile_width_of(job.dim, (int64_t)blockIdx.y * WIDTH, WIDTH);
+    if (job.softmax != MPT_DTYPE_FP32) {
+        TILE_UNROLL
+        for (int i = 0; i < N * 4; i++)
+            s[i / 4][i % 4] = attention_round(job.softmax, s[i / 4][i % 4]);
+    }
+    if (job.softmax == MPT_DTYPE_BF16)
+        tile_cols<WIDTH, 1, PLANES, N / 2>(o, s, v, cols);
+    else
+        tile_cols<WIDTH, TILE_ORDERS, PLANES, N / 2>(o, s, v, cols);
 }
 
 template <int WIDTH, int PLANES>
@@ -91,14 +95,12 @@ static __global__ void __launch_bounds__(TILE_THREADS) attention_kernel(attentio
     for (k.row = 0; k.row < end; k.row += KEYS) {
         __syncthreads();
         tile_stage<WIDTH, PLANES, KEYS>(v, k.row, slab, v_tile);
-        tile_dot<WIDTH, PLANES, N>(s, q, k, 0);
+        tile_dot<WIDTH, PLANES, PLANES, N>(s, q, k, 0);
         attention_mask<N>(s, job.scale, q.row + tile_warp() * 16, k.row);
         attention_exponentials<WIDTH, N>(s, rows, o);
-        attention_round<WIDTH, PLANES, N>(job, s);
-        tile_cols<WIDTH, PLANES, KEYS / 16>(o, s, job.n_parts, v_tile,
-                                            tile_width_of(job.dim, slab, WIDTH));
+        attention_output<WIDTH, PLANES, N>(job, s, v_tile, o);
     }
-    attention_store<WIDTH>(job, item, rows, o);
+    attention_store<WIDTH>(job, item, rows, o, shared);
 }
 
 struct attention_launch {

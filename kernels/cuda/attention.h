@@ -8,18 +8,10 @@ struct attention_job {
     int64_t batch, sequence, heads, kv_heads, dim;
     float scale;
     mpt_dtype softmax; /* FP32: probabilities are not rounded */
-    int n_parts;       /* BF16 parts that a rounded exponential has */
     gpu_tensor q, k, v, o, lse, dout;
     gpu_tensor dq, dk, dv;
     float *delta, *most; /* backward: numbers of each query and head */
 };
-
-/* BF16 parts of a number of a format: by the bits of its significand. */
-static inline int attention_parts(mpt_dtype dtype) {
-    return dtype == MPT_DTYPE_BF16                              ? 1
-           : dtype == MPT_DTYPE_FP16 || dtype == MPT_DTYPE_TF32 ? 2
-                                                                : 3;
-}
 
 static inline attention_job attention_job_of(const mpt_kernel_args *args) {
     const mpt_attrs *a = &args->node->attrs;
@@ -28,9 +20,12 @@ static inline attention_job attention_job_of(const mpt_kernel_args *args) {
     job.heads = a->heads, job.kv_heads = a->kv_heads, job.dim = a->head_dim;
     job.scale = a->scale;
     job.softmax = a->softmax;
-    job.n_parts = attention_parts(a->softmax);
     job.q = gpu_in(args, 0), job.k = gpu_in(args, 1), job.v = gpu_in(args, 2);
     return job;
+}
+
+static __device__ TILE_APART float attention_round(mpt_dtype dtype, float x) {
+    return mpt_round(dtype, x);
 }
 
 /* Keys (or queries, backward) that a block's rows are multiplied by at a time. */
@@ -64,12 +59,7 @@ static inline unsigned attention_row_tiles(const attention_job *job) {
     return (unsigned)((job->sequence + TILE_ROWS - 1) / TILE_ROWS);
 }
 
-/* Sum or largest over the four lanes that share a row of cells. */
-static __device__ __forceinline__ float attention_row_sum(float x) {
-    x += __shfl_xor_sync(0xffffffffu, x, 1);
-    return x + __shfl_xor_sync(0xffffffffu, x, 2);
-}
-
+/* Largest over the four lanes that share a row of cells. */
 static __device__ __forceinline__ float attention_row_most(float x) {
     x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
     return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
@@ -102,13 +92,14 @@ static __device__ __forceinline__ void attention_largest(const float (&s)[N][4],
 /* The largest score of each row of a block's queries over all its keys, by a pass of its own:
  * what is rounded must not depend on how keys are cut into tiles. q's tile is staged. */
 template <int WIDTH, int PLANES, int N>
-static __device__ void attention_all_largest(const attention_job &job, const tile_operand &q,
-                                             tile_operand k, float (&most)[2]) {
+static __device__ __forceinline__ void attention_all_largest(const attention_job &job,
+                                                             const tile_operand &q,
+                                                             tile_operand k, float (&most)[2]) {
     int64_t end = q.row + TILE_ROWS < job.sequence ? q.row + TILE_ROWS : job.sequence;
     float s[N][4];
     for (k.row = 0; k.row < end; k.row += 8 * N) {
         __syncthreads();
-        tile_dot<WIDTH, PLANES, N>(s, q, k, 0);
+        tile_dot<WIDTH, PLANES, PLANES, N>(s, q, k, 0);
         attention_mask<N>(s, job.scale, q.row + tile_warp() * 16, k.row);
         attention_largest<N>(s, most);
     }

@@ -71,9 +71,9 @@ static __device__ __forceinline__ void attention_pair(const attention_job &job,
     float score = seen ? job.scale * s : -INFINITY;
     float p = expf(score - query.lse);
     dp = job.scale * p * (dp - query.delta);
-    s = job.softmax == MPT_DTYPE_FP32
-            ? p
-            : mpt_round(job.softmax, expf(score - query.most)) * expf(query.most - query.lse);
+    s = job.softmax == MPT_DTYPE_FP32 ? p
+                                      : attention_round(job.softmax, expf(score - query.most)) *
+                                            expf(query.most - query.lse);
 }
 
 /* Where the tiles of a block lie: two of its own rows, two of the rows it goes over. */
@@ -89,19 +89,6 @@ template <int WIDTH, int PLANES> struct attention_tiles {
         }
     }
 };
-
-/* Writes the warp's 16 rows of a slab; `row` is the first of them. */
-template <int WIDTH>
-static __device__ void attention_store_rows(const tile_source &to, int64_t row,
-                                            const float (&x)[WIDTH / 8][4]) {
-    TILE_UNROLL
-    for (int i = 0; i < WIDTH / 2; i++) {
-        int64_t r = row + tile_cell_row(i % 4);
-        int64_t c = (int64_t)blockIdx.y * WIDTH + 8 * (i / 4) + tile_cell_col(i % 4);
-        if (r < to.rows && c < to.cols)
-            gpu_put(to.t, to.first + r * to.stride + c, x[i / 4][i % 4]);
-    }
-}
 
 /* ---- dk and dv ---- */
 
@@ -130,8 +117,8 @@ static __global__ void __launch_bounds__(TILE_THREADS) attention_dkv_kernel(atte
             __syncthreads();
             if (threadIdx.x < QUERIES)
                 queries[threadIdx.x] = attention_query_of(job, item, q.row + threadIdx.x);
-            tile_dot<WIDTH, PLANES, N>(s, k, q, slab);
-            tile_dot<WIDTH, PLANES, N>(dp, v, dout, slab);
+            tile_dot<WIDTH, PLANES, PLANES, N>(s, k, q, slab);
+            tile_dot<WIDTH, PLANES, PLANES, N>(dp, v, dout, slab);
             TILE_UNROLL
             for (int e = 0; e < N * 4; e++) {
                 int col = 8 * (e / 4) + tile_cell_col(e % 4);
@@ -139,15 +126,15 @@ static __global__ void __launch_bounds__(TILE_THREADS) attention_dkv_kernel(atte
                 attention_pair(job, queries[col], key <= q.row + col, s[e / 4][e % 4],
                                dp[e / 4][e % 4]);
             }
-            tile_cols<WIDTH, PLANES, N / 2>(dv, s, TILE_ORDERS, dout.tile, cols);
-            tile_cols<WIDTH, PLANES, N / 2>(dk, dp, TILE_ORDERS, q.tile, cols);
+            tile_cols<WIDTH, TILE_ORDERS, PLANES, N / 2>(dv, s, dout.tile, cols);
+            tile_cols<WIDTH, TILE_ORDERS, PLANES, N / 2>(dk, dp, q.tile, cols);
         }
     }
     first += tile_warp() * 16;
-    attention_store_rows<WIDTH>(attention_head(job, job.dk, job.kv_heads, item.b, j), first,
-                                dk);
-    attention_store_rows<WIDTH>(attention_head(job, job.dv, job.kv_heads, item.b, j), first,
-                                dv);
+    tile_store<WIDTH>(attention_head(job, job.dk, job.kv_heads, item.b, j), first,
+                      (int64_t)slab * WIDTH, dk, shared);
+    tile_store<WIDTH>(attention_head(job, job.dv, job.kv_heads, item.b, j), first,
+                      (int64_t)slab * WIDTH, dv, shared);
 }
 
 /* ---- dq ---- */
@@ -176,18 +163,18 @@ static __global__ void __launch_bounds__(TILE_THREADS) attention_dq_kernel(atten
     for (; k.row < end; k.row += KEYS) {
         v.row = k.row;
         __syncthreads();
-        tile_dot<WIDTH, PLANES, N>(dp, dout, v, slab);
-        tile_dot<WIDTH, PLANES, N>(s, q, k, slab);
+        tile_dot<WIDTH, PLANES, PLANES, N>(dp, dout, v, slab);
+        tile_dot<WIDTH, PLANES, PLANES, N>(s, q, k, slab);
         TILE_UNROLL
         for (int e = 0; e < N * 4; e++) {
             int64_t key = k.row + 8 * (e / 4) + tile_cell_col(e % 4);
             attention_pair(job, queries[e % 4 / 2], key <= row + tile_cell_row(e % 4),
                            s[e / 4][e % 4], dp[e / 4][e % 4]);
         }
-        tile_cols<WIDTH, PLANES, N / 2>(dq, dp, TILE_ORDERS, k.tile, cols);
+        tile_cols<WIDTH, TILE_ORDERS, PLANES, N / 2>(dq, dp, k.tile, cols);
     }
-    attention_store_rows<WIDTH>(attention_head(job, job.dq, job.heads, item.b, item.h), row,
-                                dq);
+    tile_store<WIDTH>(attention_head(job, job.dq, job.heads, item.b, item.h), row,
+                      (int64_t)slab * WIDTH, dq, shared);
 }
 
 /* ---- launches ---- */

@@ -25,6 +25,12 @@
 #define TILE_ROLL
 #endif
 
+#if defined(__CUDACC__)
+#define TILE_APART __noinline__ /* rare and long: one copy of it is enough */
+#else
+#define TILE_APART __attribute__((noinline))
+#endif
+
 enum {
     TILE_WARPS = 4,
     TILE_THREADS = 32 * TILE_WARPS,
@@ -49,6 +55,12 @@ static __device__ __forceinline__ int tile_cell_col(int e) {
     return tile_lane() % 4 * 2 + (e & 1);
 }
 
+/* Sum over the four lanes that share rows of cells. */
+template <typename Number> static __device__ __forceinline__ Number tile_row_sum(Number x) {
+    x += __shfl_xor_sync(0xffffffffu, x, 1);
+    return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
 /* ---- the instruction ---- */
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -67,7 +79,8 @@ static __device__ __forceinline__ void tile_spread(float *to, uint32_t pair) {
 
 /* c += a b: the lanes put their registers where the ISA says they belong in a [16][16] and in
  * b^T [8][16], and each sums up its own four cells. */
-static __device__ void tile_mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+static inline __device__ void tile_mma(float (&c)[4], const uint32_t (&a)[4],
+                                       const uint32_t (&b)[2]) {
     __shared__ float rows[TILE_WARPS][16][16], cols[TILE_WARPS][8][16];
     int row = tile_lane() / 4, k = tile_lane() % 4 * 2, warp = tile_warp();
     for (int i = 0; i < 4; i++)
@@ -111,9 +124,19 @@ static __device__ __forceinline__ tile_source tile_source_of(const gpu_tensor &t
     return {t, first, stride, rows, cols, vectors};
 }
 
+static __device__ TILE_APART float tile_half(uint32_t code) {
+    return mpt_decode(MPT_DTYPE_FP16, code);
+}
+
 static __device__ __forceinline__ float tile_get(const tile_source &s, int64_t row,
                                                  int64_t col) {
-    return row < s.rows && col < s.cols ? gpu_get(s.t, s.first + row * s.stride + col) : 0.0f;
+    if (row >= s.rows || col >= s.cols)
+        return 0.0f;
+    int64_t at = s.first + row * s.stride + col;
+    if (s.t.storage == MPT_STORAGE_HOST)
+        return ((const float *)s.t.data)[at];
+    uint32_t code = ((const uint16_t *)s.t.data)[at];
+    return s.t.storage == MPT_STORAGE_BF16 ? mpt_bits_float(code << 16) : tile_half(code);
 }
 
 /* How a matrix of `rows` rows and WIDTH columns lies in shared memory, in 16-bit units. */
@@ -172,10 +195,10 @@ static __device__ void tile_stage(const tile_source &s, int64_t row, int64_t col
 enum { TILE_ORDERS = 3 };
 
 /* cells += A B^T over columns 0 ... depth - 1 of both. a: the warp's 16 rows, in a tile of ROWS
- * rows; b: 8 N rows, of which those from n_rows on are not wanted. */
+ * rows; b: 8 N rows. */
 template <int WIDTH, int PA, int PB, int ROWS, int N>
 static __device__ __forceinline__ void tile_rows(float (&cells)[N][4], const uint16_t *a,
-                                                 const uint16_t *b, int depth, int n_rows) {
+                                                 const uint16_t *b, int depth) {
     enum { STRIDE = WIDTH + TILE_PAD };
     const uint16_t *my_a = a + tile_lane() / 4 * STRIDE + tile_lane() % 4 * 2;
     const uint16_t *my_b = b + tile_lane() / 4 * STRIDE + tile_lane() % 4 * 2;
@@ -188,8 +211,6 @@ static __device__ __forceinline__ void tile_rows(float (&cells)[N][4], const uin
                                                    (i & 1) * 8 * STRIDE + k + (i & 2) * 4);
         TILE_UNROLL
         for (int n = 0; n < N; n++) {
-            if (8 * n >= n_rows)
-                continue;
             TILE_UNROLL
             for (int pb = 0; pb < PB; pb++) {
                 const uint16_t *at = my_b + (pb * N + n) * 8 * STRIDE + k;
@@ -206,37 +227,44 @@ static __device__ __forceinline__ uint32_t tile_pair(uint16_t low, uint16_t high
     return (uint32_t)low | (uint32_t)high << 16;
 }
 
+/* Columns 8 n ... of rows k ... k + 15, as the second factor. */
+static __device__ __forceinline__ void tile_turned(uint32_t (&to)[2], const uint16_t *at,
+                                                   int stride) {
+    to[0] = tile_pair(at[0], at[stride]);
+    to[1] = tile_pair(at[8 * stride], at[9 * stride]);
+}
+
 /* acc += X B, with X in cells (16 rows of 16 K columns) and B's 16 K rows in shared memory, the
- * first `cols` columns of it. X counts by its first n_parts parts: 3, or 1 where it is BF16. */
-template <int WIDTH, int PB, int K>
-static __device__ __forceinline__ void tile_cols(float (&acc)[WIDTH / 8][4],
-                                                 const float (&x)[2 * K][4], int n_parts,
-                                                 const uint16_t *b, int cols) {
-    enum { STRIDE = WIDTH + TILE_PAD, SIZE = 16 * K * STRIDE };
+ * first `cols` columns of it. PARTS: how many BF16 parts of X count, 1 where it is BF16. Where
+ * B has one plane, what is read of it serves all parts. */
+template <int WIDTH, int PARTS, int PB, int K>
+static __device__ __forceinline__ void
+tile_cols(float (&acc)[WIDTH / 8][4], const float (&x)[2 * K][4], const uint16_t *b, int cols) {
+    enum { STRIDE = WIDTH + TILE_PAD, SIZE = 16 * K * STRIDE, CUTS = PB == 1 ? PARTS : 1 };
     const uint16_t *my_b = b + tile_lane() % 4 * 2 * STRIDE + tile_lane() / 4;
     TILE_UNROLL
     for (int k = 0; k < K; k++) {
-        uint32_t fa[TILE_ORDERS][4];
+        uint32_t fa[CUTS][4], fb[2];
         float rest[8];
         TILE_UNROLL
         for (int i = 0; i < 8; i++)
             rest[i] = x[2 * k + i / 4][i % 4];
-        TILE_UNROLL
-        for (int i = 0; i < TILE_ORDERS * 4; i++)
-            fa[i / 4][i % 4] = tile_cut(rest[i % 4 * 2], rest[i % 4 * 2 + 1]);
-        TILE_UNROLL
-        for (int n = 0; n < WIDTH / 8; n++) {
-            if (8 * n >= cols)
-                continue;
+        TILE_ROLL
+        for (int part = 0; part < PARTS; part += CUTS) {
+            TILE_UNROLL
+            for (int i = 0; i < CUTS * 4; i++)
+                fa[i / 4][i % 4] = tile_cut(rest[i % 4 * 2], rest[i % 4 * 2 + 1]);
             TILE_ROLL
-            for (int pb = 0; pb < PB; pb++) {
-                const uint16_t *at = my_b + pb * SIZE + 16 * k * STRIDE + 8 * n;
-                uint32_t fb[2] = {tile_pair(at[0], at[STRIDE]),
-                                  tile_pair(at[8 * STRIDE], at[9 * STRIDE])};
+            for (int pb = 0; pb < PB && part + pb < TILE_ORDERS; pb++) {
                 TILE_UNROLL
-                for (int pa = 0; pa < TILE_ORDERS; pa++)
-                    if (pa < n_parts && pa + pb < TILE_ORDERS)
-                        tile_mma(acc[n], fa[pa], fb);
+                for (int n = 0; n < WIDTH / 8; n++) {
+                    if (n % 4 == 0 && 8 * n >= cols)
+                        break;
+                    tile_turned(fb, my_b + pb * SIZE + 16 * k * STRIDE + 8 * n, STRIDE);
+                    TILE_UNROLL
+                    for (int i = 0; i < CUTS; i++)
+                        tile_mma(acc[n], fa[i], fb);
+                }
             }
         }
     }
@@ -263,7 +291,7 @@ static __device__ __forceinline__ int tile_width_of(int64_t cols, int64_t at, in
 /* cells = A B^T over all columns, by slabs of WIDTH. Stages B, and A too where there is more
  * than one slab; a single one was staged before. Slab `last` of both is there at the end. All
  * threads are past their reading of both tiles when this is called, and past staging after. */
-template <int WIDTH, int PLANES, int N>
+template <int WIDTH, int PA, int PB, int N>
 static __device__ __forceinline__ void tile_dot(float (&cells)[N][4], const tile_operand &a,
                                                 const tile_operand &b, int last) {
     int n_slabs = tile_slabs<WIDTH>(a.from.cols);
@@ -275,13 +303,49 @@ static __device__ __forceinline__ void tile_dot(float (&cells)[N][4], const tile
         if (i > 1)
             __syncthreads();
         if (n_slabs > 1)
-            tile_stage<WIDTH, PLANES, TILE_ROWS>(a.from, a.row, col, a.tile);
-        tile_stage<WIDTH, PLANES, 8 * N>(b.from, b.row, col, b.tile);
+            tile_stage<WIDTH, PA, TILE_ROWS>(a.from, a.row, col, a.tile);
+        tile_stage<WIDTH, PB, 8 * N>(b.from, b.row, col, b.tile);
         __syncthreads();
-        tile_rows<WIDTH, PLANES, PLANES, TILE_ROWS>(
-            cells, a.tile + tile_warp() * 16 * tile_layout<WIDTH, PLANES>::STRIDE, b.tile,
-            tile_width_of(a.from.cols, col, WIDTH), 8 * N);
+        tile_rows<WIDTH, PA, PB, TILE_ROWS>(
+            cells, a.tile + tile_warp() * 16 * tile_layout<WIDTH, PA>::STRIDE, b.tile,
+            tile_width_of(a.from.cols, col, WIDTH));
     }
+}
+
+/* ---- results ---- */
+
+/* Room for a block's results as floats, in 16-bit units. */
+template <int WIDTH> static __host__ __device__ constexpr int tile_room() {
+    return 2 * TILE_ROWS * (WIDTH + TILE_PAD);
+}
+
+/* Puts the warp's cells into shared memory over operands that no one needs any more; gives its
+ * 16 rows, WIDTH + TILE_PAD floats apart. Called by the whole block. */
+template <int WIDTH>
+static __device__ __forceinline__ float *tile_park(const float (&x)[WIDTH / 8][4],
+                                                   uint16_t *shared) {
+    enum { STRIDE = WIDTH + TILE_PAD };
+    float *rows = (float *)shared + tile_warp() * 16 * STRIDE;
+    __syncthreads();
+    TILE_UNROLL
+    for (int i = 0; i < WIDTH / 2; i++)
+        rows[tile_cell_row(i % 4) * STRIDE + 8 * (i / 4) + tile_cell_col(i % 4)] =
+            x[i / 4][i % 4];
+    __syncwarp();
+    return rows;
+}
+
+/* Writes the warp's 16 rows from `row` on, columns from `col` on, as far as the matrix goes. */
+template <int WIDTH>
+static __device__ __forceinline__ void tile_store(const tile_source &to, int64_t row,
+                                                  int64_t col, const float (&x)[WIDTH / 8][4],
+                                                  uint16_t *shared) {
+    const float *rows = tile_park<WIDTH>(x, shared);
+    int n = tile_width_of(to.cols, col, WIDTH);
+    for (int r = 0; r < 16 && row + r < to.rows; r++)
+        for (int c = tile_lane(); c < n; c += 32)
+            gpu_put(to.t, to.first + (row + r) * to.stride + col + c,
+                    rows[r * (WIDTH + TILE_PAD) + c]);
 }
 
 /* ---- launches ---- */
