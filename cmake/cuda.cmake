@@ -57,6 +57,7 @@ endif()
 
 if(CMAKE_CXX_COMPILER)
   enable_language(CXX)
+  set(CMAKE_CXX_FLAGS_RELEASE "${CMAKE_C_FLAGS_RELEASE}")
   file(GLOB CUSIM_SOURCES CONFIGURE_DEPENDS kernels/cuda/sim/*.cpp)
   set(CUSIM_C ${CUDA_C}) # without what only a toolkit has
   list(FILTER CUSIM_C EXCLUDE REGEX "/(module|runtime_cuda|lt)\\.c$")
