@@ -169,28 +169,36 @@ MPT_NUMERIC float mpt_four_over_six_error(float q, float scale, float amax, floa
 
 /* ---- delayed scaling (numerics section 2.4: the fused rules) ---- */
 
+/* The scale after a step: `last` is the step's amax, `largest` that of the window's other
+ * entries, NaN left out. Where the step saw nothing (0), or the amax is 0, Inf or NaN, the
+ * scale stays. */
+MPT_NUMERIC float mpt_delayed_scale(float scale, float last, float largest, int most_recent,
+                                    float max) {
+    float amax = last;
+    if (!most_recent && last != 0.0f)
+        amax = last == last && last > largest ? last : largest;
+    if (!(amax > 0.0f) || !mpt_is_finite(amax))
+        return scale;
+    float next = max / amax;
+    return next > MPT_FLT_MAX ? MPT_FLT_MAX : next;
+}
+
 /* One update, after a step: history[0] gathered the step's amax; `reduced` is the largest over
  * the ranks, or 0. `max` is the largest element times 2^-margin. The scale stays where amax is
  * 0, Inf or NaN. */
 MPT_NUMERIC void mpt_delayed_update(float *scale, float *history, int n, int most_recent,
                                     float reduced, float max) {
-    float last = reduced != 0.0f ? reduced : history[0], amax = 0.0f;
+    float last = reduced != 0.0f ? reduced : history[0], largest = 0.0f;
+    for (int i = 1; i < n; i++)
+        largest = history[i] > largest ? history[i] : largest;
     if (last != 0.0f) {
-        amax = last == last ? last : 0.0f;
-        for (int i = 1; i < n; i++)
-            amax = history[i] > amax ? history[i] : amax;
         for (int i = 1; i + 1 < n; i++)
             history[i] = history[i + 1];
         if (n > 1)
             history[n - 1] = last;
         history[0] = 0.0f;
     }
-    if (most_recent)
-        amax = last;
-    if (amax > 0.0f && mpt_is_finite(amax)) {
-        float next = max / amax;
-        *scale = next > MPT_FLT_MAX ? MPT_FLT_MAX : next;
-    }
+    *scale = mpt_delayed_scale(*scale, last, largest, most_recent, max);
 }
 
 /* ---- values that are not finite ---- */

@@ -9,10 +9,6 @@
 
 enum { SCALES_ALIGN = 256 };
 
-static bool byte_scales(const mpt_quantizer *q) {
-    return q->scale_format >= MPT_SCALE_E8M0;
-}
-
 static int64_t up_to(int64_t n, int64_t multiple) {
     return (n + multiple - 1) / multiple * multiple;
 }
@@ -27,7 +23,7 @@ static size_t bytes_of_row(mpt_dtype format, int64_t n) {
 
 /* Scales begin behind the codes; those of one scale a tensor are the factor, a value. */
 static void place_scales(mpt_packed *p) {
-    bool bytes = byte_scales(&p->q);
+    bool bytes = mpt_packed_byte_scales(p);
     size_t size = bytes ? 1 : sizeof(float);
     int64_t n;
     p->scales = (size_t)up_to((int64_t)p->bytes, SCALES_ALIGN);
@@ -88,14 +84,6 @@ mpt_storage mpt_storage_of(const mpt_graph *graph, mpt_value_id value, bool turn
     return v->dtype == MPT_DTYPE_BF16   ? MPT_STORAGE_BF16
            : v->dtype == MPT_DTYPE_FP16 ? MPT_STORAGE_FP16
                                         : MPT_STORAGE_HOST;
-}
-
-int64_t mpt_packed_scale(const mpt_packed *p, int64_t r, int64_t b) {
-    if (byte_scales(&p->q))
-        return mpt_swizzled(r, b, p->scale_ld);
-    if (p->q.block_rows == 1)
-        return b * p->scale_ld + r;
-    return (p->q.block_rows > 0 ? r / p->q.block_rows : 0) * p->scale_ld + b;
 }
 
 /* ---- to the host and back ---- */

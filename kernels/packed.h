@@ -16,6 +16,7 @@
 #define MPT_KERNELS_PACKED_H
 
 #include "kernels/kernel.h"
+#include "kernels/numerics_layout.h"
 
 typedef struct mpt_packed {
     mpt_quantizer q;
@@ -39,8 +40,19 @@ mpt_packed mpt_packed_of(const mpt_quantizer *q, bool column, int64_t x_rows, in
 mpt_storage mpt_storage_of(const mpt_graph *graph, mpt_value_id value, bool turned,
                            mpt_packed *out);
 
+/* Whether scales are bytes, else floats. */
+MPT_NUMERIC bool mpt_packed_byte_scales(const mpt_packed *p) {
+    return p->q.scale_format >= MPT_SCALE_E8M0;
+}
+
 /* Index of the scale of row r and block b along k, counted in scales from packed->scales on. */
-int64_t mpt_packed_scale(const mpt_packed *p, int64_t r, int64_t b);
+MPT_NUMERIC int64_t mpt_packed_scale(const mpt_packed *p, int64_t r, int64_t b) {
+    if (mpt_packed_byte_scales(p))
+        return mpt_swizzled(r, b, p->scale_ld);
+    if (p->q.block_rows == 1)
+        return b * p->scale_ld + r;
+    return (p->q.block_rows > 0 ? r / p->q.block_rows : 0) * p->scale_ld + b;
+}
 
 /* Bytes of one value that is not packed. */
 static inline size_t mpt_storage_bytes(mpt_storage storage) {

@@ -1,7 +1,7 @@
 /* What both backends need to know of a quantizer: padding, scratch, the shape of a job and its
  * pieces, both copies of one operand, counts.
  *
- * The formulas of the scales are in quantize_scale.c, the steps of the definition in
+ * The formulas of the scales are in numerics_quantizer.h, the steps of the definition in
  * ref/ref_quantize.c; how a graph node becomes jobs in quantize_node.c. */
 #include "kernels/quantize_job.h"
 
@@ -115,18 +115,6 @@ void mpt_quantize_both_by(const mpt_quantize_job *row, const mpt_quantize_job *c
 }
 
 /* ---- counts ---- */
-
-void mpt_quantize_counts_add(mpt_quantize_counts *a, const mpt_quantize_counts *b) {
-    a->elements += b->elements;
-    a->overflow += b->overflow;
-    a->underflow += b->underflow;
-    a->zeros += b->zeros;
-    a->nonfinite += b->nonfinite;
-    a->capped += b->capped;
-    a->amax = b->amax > a->amax ? b->amax : a->amax;
-    a->signal += b->signal;
-    a->noise += b->noise;
-}
 
 double mpt_quantize_sqnr(const mpt_quantize_counts *counts) {
     if (!(counts->signal > 0))

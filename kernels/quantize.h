@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 #include "kernels/kernel.h"
-#include "kernels/numerics.h"
+#include "kernels/numerics_quantizer.h"
 
 /* ---- casts ---- */
 
@@ -35,40 +35,8 @@ void mpt_cpu_cast(const mpt_kernel_args *args);
  * multiple of its size, and the rotated padding carries part of the values. */
 int64_t mpt_quantizer_extent(const mpt_quantizer *q, int64_t k);
 
-/* The signs of a rotation as a mask: fixed ones, none, or those drawn under the quantizer's own
- * seed or else the key's. `scope` is 0 or the hash of a layer's path. */
-void mpt_hadamard_signs(const mpt_hadamard *hadamard, const mpt_random_key *key, uint32_t scope,
-                        uint32_t signs[4]);
-
-/* What happened to the values of one copy. Sums run over the values as they are quantized
- * (after a rotation) that are finite, in pieces that do not depend on the threads. */
-typedef struct mpt_quantize_counts {
-    uint64_t elements;
-    uint64_t overflow;  /* finite values that were cut to the largest: mpt_overflows */
-    uint64_t underflow; /* values other than 0 whose code is zero */
-    uint64_t zeros;     /* codes that are zero */
-    uint64_t nonfinite; /* NaN and Inf among the values */
-    uint64_t capped;    /* scales that would have been Inf */
-    float amax;         /* largest finite magnitude */
-    double signal;      /* sum of x^2 */
-    double noise;       /* sum of (x - dequantized)^2 */
-    float scale; /* that the whole tensor is multiplied by, of the last copy; 0: none. A node
-                    sets it, no job */
-} mpt_quantize_counts;
-
-/* Adds b to a: of tensors, or of steps. */
-void mpt_quantize_counts_add(mpt_quantize_counts *a, const mpt_quantize_counts *b);
-
 /* 10 log10(signal / noise); +Inf where nothing is lost, NaN where there is no signal. */
 double mpt_quantize_sqnr(const mpt_quantize_counts *counts);
-
-/* The largest magnitudes among values. */
-typedef struct mpt_quantize_amax {
-    uint32_t finite; /* bits of the largest finite magnitude */
-    bool inf, nan;   /* whether there is such a value */
-} mpt_quantize_amax;
-
-void mpt_quantize_amax_merge(mpt_quantize_amax *a, mpt_quantize_amax b);
 
 /* One copy of one operand: a matrix x [rows, cols] in, any of the outputs out.
  *

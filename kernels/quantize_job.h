@@ -68,64 +68,19 @@ static inline float mpt_quantize_value(const mpt_quantize_job *job, const mpt_qu
 
 /* ---- the largest magnitudes ---- */
 
-static inline void mpt_quantize_amax_see(mpt_quantize_amax *a, float x) {
-    uint32_t bits = mpt_abs_bits(x);
-    if (bits < MPT_INF_BITS) {
-        a->finite = bits > a->finite ? bits : a->finite;
-        return;
-    }
-    a->inf = a->inf || bits == MPT_INF_BITS;
-    a->nan = a->nan || bits > MPT_INF_BITS;
-}
-
 /* Whether the tensor's largest magnitudes are asked for at all. */
 bool mpt_quantize_needs_amax(const mpt_quantize_job *job);
 
 /* ---- scales ---- */
 
-/* What holds for every block of a job: constants of its quantizer, and the tensor's scale. */
-typedef struct mpt_tensor_scale {
-    mpt_format format;
-    float max;      /* the largest element with the headroom in it */
-    float bound;    /* largest block scale under an outer one */
-    float constant; /* mpt_quantizer_constant */
-    float cap;      /* FP32 scales of blocks that would be Inf */
-    float headroom; /* for the E8M0 rules that look at the amax alone */
-    bool propagate; /* nonfinite = "propagate" */
-    mpt_quantize_amax seen;
-    float amax;            /* as it is put out and decoded by; Inf or NaN where that shows it */
-    mpt_outer_scale outer; /* where blocks have E4M3 scales */
-    float scale;           /* where there is one FP32 scale for all, or none: then 1 */
-    float decode;          /* its reciprocal */
-    bool capped;           /* the scale of the tensor would have been Inf */
-} mpt_tensor_scale;
+/* A tensor's scale without what its values decide: constants of the quantizer and the operand.
+ */
+mpt_tensor_scale mpt_quantize_constants(const mpt_quantize_job *job);
 
 mpt_tensor_scale mpt_quantize_tensor_scale(const mpt_quantize_job *job, mpt_quantize_amax seen);
 
-/* The same for a row whose amax is its own: outer = "row". */
-mpt_tensor_scale mpt_quantize_row_scale(const mpt_tensor_scale *tensor, mpt_quantize_amax seen);
-
 /* The outputs that hold one number a tensor: amax, factor and scales where they do, history. */
 void mpt_quantize_put_tensor(const mpt_quantize_job *job, const mpt_tensor_scale *tensor);
-
-/* What a block multiplies by: values before the cast, codes for `decoded`, and codes for what
- * they stand for. */
-typedef struct mpt_block_factors {
-    uint32_t code; /* where scales are bytes; FP32 scales are `decode` */
-    float encode, decode, restore;
-    bool capped; /* it would have been Inf */
-} mpt_block_factors;
-
-/* Of a block with that amax; NaN makes every part NaN. Four Over Six is another matter. */
-mpt_block_factors mpt_quantize_block_scale(const mpt_quantizer *q,
-                                           const mpt_tensor_scale *tensor, float amax);
-
-/* Of a block whose scale is the E4M3 code. */
-mpt_block_factors mpt_quantize_block_of_code(const mpt_quantizer *q,
-                                             const mpt_tensor_scale *tensor, uint32_t code);
-
-/* The amax of a block as its quantizer takes it: NaN or Inf where that is to be seen. */
-float mpt_quantize_block_amax(const mpt_tensor_scale *tensor, mpt_quantize_amax seen);
 
 /* ---- the definition, over a range of rows ---- */
 
@@ -140,15 +95,6 @@ mpt_quantize_amax mpt_quantize_amax_rows(const mpt_quantize_job *job, mpt_quanti
  * blocks. Adds to `counts` where job->counts is wanted. */
 void mpt_quantize_block_rows(const mpt_quantize_job *job, const mpt_tensor_scale *tensor,
                              mpt_quantize_range rows, mpt_quantize_counts *counts);
-
-/* The code of a scaled value by the quantizer's rounding. `f` is that of its format, `bits`
- * sixteen random ones. */
-uint32_t mpt_quantize_code(const mpt_quantizer *q, const mpt_format *f, float y, uint32_t bits);
-
-/* Adds one value to the counts: x became y under its scale, which was rounded to `value`, a
- * number of format f; that times `restore` is what its code stands for. */
-void mpt_quantize_count(mpt_quantize_counts *counts, const mpt_format *f, float x, float y,
-                        float value, float restore);
 
 /* Part of a block of the quantized orientation. */
 typedef struct mpt_quantize_area {
@@ -174,6 +120,10 @@ typedef struct mpt_quantize_backend {
     void (*both)(const mpt_quantize_job *row, const mpt_quantize_job *col);
     size_t (*scratch)(const mpt_quantize_job *job);
 } mpt_quantize_backend;
+
+/* The job of one copy of a node, without keys and outputs; `x` may lack data where only its
+ * shape is known yet. */
+mpt_quantize_job mpt_quantize_job_of(const mpt_node *node, bool column, const mpt_tensor *x);
 
 /* The job of a record_amax node: nothing but the history is wanted. */
 mpt_quantize_job mpt_quantize_record_job(const mpt_kernel_args *args);

@@ -5,19 +5,7 @@
 
 enum { ALIGN = 64 };
 
-void mpt_hadamard_signs(const mpt_hadamard *hadamard, const mpt_random_key *key, uint32_t scope,
-                        uint32_t signs[4]) {
-    uint64_t seed = hadamard->seed < 0 ? key->seed : (uint64_t)hadamard->seed;
-    uint32_t step = hadamard->redraw == MPT_REDRAW_STEP ? key->step : 0;
-    memset(signs, 0, 4 * sizeof *signs);
-    if (hadamard->signs == MPT_SIGNS_RANDOM)
-        mpt_random_signs(seed, scope, step, signs);
-    else if (hadamard->signs == MPT_SIGNS_FIXED)
-        mpt_fixed_signs(signs);
-}
-
-/* The job of one copy; `x` may lack data where only its shape is known yet. */
-static mpt_quantize_job job_of(const mpt_node *node, bool column, const mpt_tensor *x) {
+mpt_quantize_job mpt_quantize_job_of(const mpt_node *node, bool column, const mpt_tensor *x) {
     mpt_quantize_job job = {0};
     job.q = column ? &node->attrs.col : &node->attrs.row;
     job.x = x->data;
@@ -34,12 +22,11 @@ static mpt_quantize_job job_of(const mpt_node *node, bool column, const mpt_tens
 static void set_keys(mpt_quantize_job *job, const mpt_node *node, const mpt_run_env *env) {
     const mpt_attrs *a = &node->attrs;
     mpt_quantize_shape s = mpt_quantize_shape_of(job);
-    job->key.seed = env->seed;
-    job->key.step = env->step;
-    job->key.operand = job->column ? a->col_operand : a->row_operand;
     /* Weights are quantized once a step, before the micro-batches. */
     uint64_t micro_batch = node->pass == MPT_PASS_PREPARE ? 0 : env->micro_batch;
-    job->key.first_group = micro_batch * (uint64_t)s.rows * (uint64_t)s.groups;
+    job->key =
+        mpt_quantize_key(env->seed, env->step, job->column ? a->col_operand : a->row_operand,
+                         micro_batch, s.rows * s.groups);
     if (job->q->hadamard.size)
         mpt_hadamard_signs(&job->q->hadamard, &job->key,
                            job->column ? a->col_scope : a->row_scope, job->signs);
@@ -53,7 +40,7 @@ static bool is_again(const mpt_node *node, bool column) {
 /* A whole job: an evaluation reads the delayed scale, but leaves no trace in the history. */
 static mpt_quantize_job fill_job(const mpt_kernel_args *args, bool column) {
     int in = column ? 3 : 1, out = column ? 2 : 0;
-    mpt_quantize_job job = job_of(args->node, column, &args->in[0]);
+    mpt_quantize_job job = mpt_quantize_job_of(args->node, column, &args->in[0]);
     set_keys(&job, args->node, args->env);
     job.scale = mpt_arg_in(args, in);
     bool records = !args->env->evaluating && !is_again(args->node, column);
@@ -78,18 +65,11 @@ static size_t scratch_of(const mpt_quantize_backend *backend, const mpt_quantize
 
 /* What the whole tensor was multiplied by; 0 where only its blocks or rows have scales. */
 static float scale_of(const mpt_quantize_job *job) {
-    const mpt_quantizer *q = job->q;
-    if (q->scale.kind == MPT_SCALING_STATIC)
-        return (float)q->scale.value;
-    if (q->scale.kind == MPT_SCALING_NONE || !job->factor)
+    if (!job->factor && job->q->scale.kind != MPT_SCALING_STATIC)
         return 0;
-    if (job->scale && *job->scale != 0)
-        return *job->scale;
-    if (mpt_quantizer_is_one_scale(q))
-        return 1 / *job->factor;
-    if (q->outer != MPT_OUTER_TENSOR)
-        return 0;
-    return *job->factor == 0 ? 1 : 1 / (*job->factor * mpt_quantizer_constant(q));
+    return mpt_quantize_counted_scale(
+        job->q, mpt_quantizer_is_one_scale(job->q), mpt_quantizer_constant(job->q),
+        job->scale ? *job->scale : 0, job->factor ? *job->factor : 1);
 }
 
 /* Adds what a job has counted to the operand's counts. */
@@ -158,7 +138,8 @@ static mpt_tensor shape_of(const mpt_value *value) {
 }
 
 mpt_quantize_job mpt_quantize_record_job(const mpt_kernel_args *args) {
-    mpt_quantize_job job = job_of(args->node, args->node->attrs.has_col, &args->in[1]);
+    mpt_quantize_job job =
+        mpt_quantize_job_of(args->node, args->node->attrs.has_col, &args->in[1]);
     set_keys(&job, args->node, args->env);
     job.scratch = args->scratch;
     job.amax_history = args->in[0].data;
@@ -168,7 +149,7 @@ mpt_quantize_job mpt_quantize_record_job(const mpt_kernel_args *args) {
 size_t mpt_quantize_record_scratch(const mpt_graph *graph, const mpt_node *node,
                                    size_t (*scratch)(const mpt_quantize_job *job)) {
     mpt_tensor x = shape_of(&graph->values[node->in[1]]);
-    mpt_quantize_job job = job_of(node, node->attrs.has_col, &x);
+    mpt_quantize_job job = mpt_quantize_job_of(node, node->attrs.has_col, &x);
     return scratch(&job);
 }
 
@@ -176,7 +157,8 @@ size_t mpt_quantize_node_scratch(const mpt_graph *graph, const mpt_node *node,
                                  const mpt_quantize_backend *backend) {
     const mpt_attrs *a = &node->attrs;
     mpt_tensor x = shape_of(&graph->values[node->in[0]]);
-    mpt_quantize_job row = job_of(node, false, &x), col = job_of(node, true, &x);
+    mpt_quantize_job row = mpt_quantize_job_of(node, false, &x),
+                     col = mpt_quantize_job_of(node, true, &x);
     size_t bytes = a->has_row ? scratch_of(backend, &row) : 0;
     if (!a->has_col)
         return bytes;

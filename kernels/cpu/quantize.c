@@ -128,7 +128,9 @@ static mpt_quantize_amax panel_by_rows(const mpt_quantize_plan *plan, const mpt_
     mpt_quantize_plan own = *plan;
     for (int64_t r = panel->row; r < panel->row + panel->rows; r++) {
         mpt_panel line = {r, panel->col, 1, panel->cols};
-        own.tensor = mpt_quantize_row_scale(&plan->tensor, plan->kernels->amax(plan, &line));
+        own.tensor = mpt_quantize_row_scale(
+            &plan->tensor,
+            mpt_quantize_own_amax(plan->tensor.propagate, plan->kernels->amax(plan, &line)));
         if (job->amax)
             job->amax[r] = own.tensor.amax;
         if (job->factor)

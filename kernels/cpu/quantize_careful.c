@@ -16,7 +16,7 @@ mpt_quantize_amax mpt_quantize_careful_amax(const float *v, int64_t ld, int64_t 
 mpt_block_factors mpt_quantize_careful_scale(const mpt_quantize_plan *plan, const float *v,
                                              int64_t ld, int64_t rows, int64_t cols) {
     mpt_quantize_amax seen = mpt_quantize_careful_amax(v, ld, rows, cols);
-    float amax = mpt_quantize_block_amax(&plan->tensor, seen);
+    float amax = mpt_quantize_block_amax(plan->tensor.propagate, seen);
     if (plan->job->q->scale_rule.kind != MPT_RULE_FOUR_OVER_SIX)
         return mpt_quantize_block_scale(plan->job->q, &plan->tensor, amax);
     bool column = plan->job->column;

@@ -1,10 +1,8 @@
 /* ref.quantize, the last step: block by block the scale, and each element's code.
  *
  * Here a value is rounded, packed, decoded and counted. What scale a block has is said by
- * kernels/quantize_scale.c, or chosen in ref_quantize_choice.c. */
+ * numerics_quantizer.h, or chosen in ref_quantize_choice.c. */
 #include "kernels/quantize_job.h"
-
-#include <math.h>
 
 /* What a block's elements need, beside their values. */
 typedef struct block_run {
@@ -14,41 +12,6 @@ typedef struct block_run {
     mpt_block_factors factors;
     mpt_quantize_counts *counts; /* NULL: not wanted */
 } block_run;
-
-/* ---- codes ---- */
-
-/* 16 random bits an element of the group that k lies in. */
-static void draw(const block_run *b, int64_t r, int64_t k, uint32_t bits[MPT_RANDOM_GROUP]) {
-    uint64_t group = (uint64_t)(r * b->shape->groups + k / MPT_RANDOM_GROUP);
-    uint8_t high[MPT_RANDOM_GROUP], low[MPT_RANDOM_GROUP] = {0};
-    mpt_random_bytes(&b->job->key, group, 0, high);
-    if (!mpt_takes_one_byte(b->job->q->format))
-        mpt_random_bytes(&b->job->key, group, MPT_RANDOM_LOW, low);
-    for (int i = 0; i < MPT_RANDOM_GROUP; i++)
-        bits[i] = (uint32_t)high[i] << 8 | low[i];
-}
-
-uint32_t mpt_quantize_code(const mpt_quantizer *q, const mpt_format *f, float y,
-                           uint32_t bits) {
-    switch (q->rounding) {
-    case MPT_ROUNDING_STOCHASTIC:
-        return mpt_encode_stochastic(q->format, y, bits);
-    case MPT_ROUNDING_TOWARD_ZERO:
-        return mpt_encode_as(q->format, f, y, MPT_ROUND_ZERO);
-    case MPT_ROUNDING_HALF_AWAY:
-        return mpt_encode_as(q->format, f, y, MPT_ROUND_AWAY);
-    default:
-        return mpt_encode_as(q->format, f, y, MPT_ROUND_EVEN);
-    }
-}
-
-/* The code of x, whose value under the scale is y. */
-static uint32_t code_of(const block_run *b, float x, float y, uint32_t bits) {
-    const mpt_quantizer *q = b->job->q;
-    uint32_t code = mpt_quantize_code(q, &b->tensor->format, y, bits);
-    bool visible = b->shape->one_scale && b->tensor->propagate;
-    return visible ? mpt_code_visible(q->format, x, code) : code;
-}
 
 /* ---- outputs ---- */
 
@@ -77,35 +40,21 @@ static void put(const block_run *b, int64_t r, int64_t k, uint32_t code, float v
         job->stands_for[r * b->shape->k + k] = value * b->factors.restore;
 }
 
-void mpt_quantize_count(mpt_quantize_counts *c, const mpt_format *f, float x, float y,
-                        float value, float restore) {
-    c->elements++;
-    c->zeros += value == 0.0f;
-    if (!mpt_is_finite(x)) {
-        c->nonfinite++;
-        return;
-    }
-    c->underflow += x != 0.0f && value == 0.0f;
-    c->overflow += mpt_overflows(f, y) != 0;
-    c->amax = fabsf(x) > c->amax ? fabsf(x) : c->amax;
-    float restored = value * restore;
-    if (restored != restored)
-        return; /* a scale that is NaN says all there is to say */
-    double error = (double)x - (double)restored;
-    c->signal += (double)x * (double)x;
-    c->noise += error * error;
-}
-
 static void encode_area(const block_run *b, mpt_quantize_area a) {
-    bool stochastic = b->job->q->rounding == MPT_ROUNDING_STOCHASTIC;
+    const mpt_quantizer *q = b->job->q;
+    bool stochastic = q->rounding == MPT_ROUNDING_STOCHASTIC;
+    bool visible = b->shape->one_scale && b->tensor->propagate;
     uint32_t bits[MPT_RANDOM_GROUP] = {0};
     for (int64_t r = a.r0; r < a.r1; r++)
         for (int64_t k = a.k0; k < a.k1; k++) {
             float x = mpt_quantize_value(b->job, b->shape, r, k), y = x * b->factors.encode;
             if (stochastic && (k == a.k0 || k % MPT_RANDOM_GROUP == 0))
-                draw(b, r, k, bits);
-            uint32_t code = code_of(b, x, y, bits[k % MPT_RANDOM_GROUP]);
-            float value = mpt_decode(b->job->q->format, code);
+                mpt_quantize_draw(&b->job->key, q->format,
+                                  (uint64_t)(r * b->shape->groups + k / MPT_RANDOM_GROUP),
+                                  bits);
+            uint32_t code = mpt_quantize_code_of(q, &b->tensor->format, visible, x, y,
+                                                 bits[k % MPT_RANDOM_GROUP]);
+            float value = mpt_decode(q->format, code);
             put(b, r, k, code, value);
             if (b->counts)
                 mpt_quantize_count(b->counts, &b->tensor->format, x, y, value,
@@ -122,7 +71,7 @@ static void block(block_run *b, mpt_quantize_area a) {
     for (int64_t r = a.r0; r < a.r1; r++)
         for (int64_t k = a.k0; k < a.k1; k++)
             mpt_quantize_amax_see(&seen, mpt_quantize_value(job, b->shape, r, k));
-    float amax = mpt_quantize_block_amax(b->tensor, seen);
+    float amax = mpt_quantize_block_amax(b->tensor->propagate, seen);
     if (q->scale_rule.kind == MPT_RULE_FOUR_OVER_SIX)
         b->factors = mpt_quantize_block_of_code(
             q, b->tensor, mpt_quantize_four_over_six(job, b->shape, b->tensor, a, amax));
@@ -143,7 +92,9 @@ static mpt_tensor_scale row_scale(const block_run *b, const mpt_tensor_scale *te
                                   int64_t r) {
     const mpt_quantize_job *job = b->job;
     mpt_quantize_range row = {r, r + 1};
-    mpt_tensor_scale t = mpt_quantize_row_scale(tensor, mpt_quantize_amax_rows(job, row));
+    mpt_quantize_amax seen = mpt_quantize_amax_rows(job, row);
+    mpt_tensor_scale t =
+        mpt_quantize_row_scale(tensor, mpt_quantize_own_amax(tensor->propagate, seen));
     if (job->amax)
         job->amax[r] = t.amax;
     if (job->factor)

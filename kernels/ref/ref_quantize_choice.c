@@ -1,11 +1,9 @@
 /* ref.quantize, Four Over Six: of two scales of a block, the one with the smaller error.
  *
- * numerics.h holds the scales and the error of an element; here is the order of the sums, which
- * decides ties: along a row in order, then over the rows of the block as a tree whose halves
- * are folded onto each other, as lanes of a warp are. */
+ * numerics_quantizer.h holds the scales and the error of an element; here is the order of the
+ * sums, which decides ties: along a row in order, then over the rows of the block as a tree
+ * whose halves are folded onto each other, as lanes of a warp are. */
 #include "kernels/quantize_job.h"
-
-#include <math.h>
 
 enum { MOST_ROWS = 128 };
 
@@ -17,11 +15,7 @@ static float error_of(const mpt_quantize_job *job, const mpt_quantize_shape *s,
     for (int64_t r = a.r0; r < a.r1; r++)
         for (int64_t k = a.k0; k < a.k1; k++) {
             float x = mpt_quantize_value(job, s, r, k);
-            uint32_t c =
-                mpt_encode_as(q->format, &tensor->format, x * f.encode, MPT_ROUND_EVEN);
-            float d = mpt_four_over_six_error(mpt_decode(q->format, c), f.decode, tensor->amax,
-                                              tensor->bound, x);
-            row[r - a.r0] += q->scale_rule.error == MPT_ERROR_MSE ? d * d : fabsf(d);
+            row[r - a.r0] += mpt_quantize_choice_error(q, tensor, &f, x);
         }
     for (int64_t h = s->block_rows / 2; h > 0; h /= 2)
         for (int64_t i = 0; i < h; i++)

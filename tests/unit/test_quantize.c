@@ -130,7 +130,7 @@ typedef struct node_case {
 } node_case;
 
 static mpt_tensor matrix(float *data, mpt_dtype dtype, int64_t rows, int64_t cols) {
-    return (mpt_tensor){data, dtype, 2, {rows, cols}};
+    return (mpt_tensor){.data = data, .dtype = dtype, .rank = 2, .dims = {rows, cols}};
 }
 
 static void run_node(node_case *c, void (*kernel)(const mpt_kernel_args *), float *x,
@@ -155,9 +155,9 @@ static void test_node_when_both_copies_then_as_two_jobs(void **state) {
     c.node.attrs.col_operand = 12;
     c.env = (mpt_run_env){.seed = 5, .step = 9, .micro_batch = 3};
     c.out[0] = matrix(row, MPT_DTYPE_E2M1, 40, 24);
-    c.out[1] = (mpt_tensor){&factor[0], MPT_DTYPE_FP32, 1, {1}};
+    c.out[1] = (mpt_tensor){.data = &factor[0], .rank = 1, .dims = {1}};
     c.out[2] = matrix(col, MPT_DTYPE_E2M1, 48, 24);
-    c.out[3] = (mpt_tensor){&factor[1], MPT_DTYPE_FP32, 1, {1}};
+    c.out[3] = (mpt_tensor){.data = &factor[1], .rank = 1, .dims = {1}};
     for (int backend = 0; backend < 2; backend++) {
         run_node(&c, backend ? mpt_cpu_quantize : mpt_ref_quantize, x, 40, 24);
         for (int side = 0; side < 2; side++) {
@@ -200,7 +200,7 @@ static void test_node_when_micro_batches_then_their_groups_follow_on(void **stat
     c.node.attrs.has_row = true;
     c.node.attrs.row = case_stochastic(case_nvfp4(1));
     c.out[0] = matrix(whole, MPT_DTYPE_E2M1, 32, 48);
-    c.out[1] = (mpt_tensor){&factor, MPT_DTYPE_FP32, 1, {1}};
+    c.out[1] = (mpt_tensor){.data = &factor, .rank = 1, .dims = {1}};
     run_node(&c, mpt_cpu_quantize, x, 32, 48);
     assert_memory_not_equal(whole, whole + 16 * 48, 16 * 48 * 4);
     c.out[0] = matrix(part, MPT_DTYPE_E2M1, 16, 48);
