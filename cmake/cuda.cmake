@@ -4,7 +4,7 @@ file(GLOB CUDA_KERNELS CONFIGURE_DEPENDS kernels/cuda/*.cu)
 file(GLOB CUDA_C CONFIGURE_DEPENDS kernels/cuda/*.c)
 # The simulator has its own of what needs the toolkit.
 set(CUSIM_C ${CUDA_C})
-list(FILTER CUSIM_C EXCLUDE REGEX "/lt\\.c$")
+list(FILTER CUSIM_C EXCLUDE REGEX "/lt[a-z_]*\\.c$")
 
 # ---- the module ----
 

@@ -187,7 +187,8 @@ static void test_text_when_a_target_emulates_then_reasons_are_counted(void **sta
     setup(&f, "nvfp4", "", MPT_TARGET_SM90);
     mpt_plan_print(f.program, &f.text);
     assert_non_null(strstr(f.text.data, "emulated on sm90\n"));
-    assert_non_null(strstr(f.text.data, "      2      2      2  bf16  sm90 multiplies no fp4\n"));
+    assert_non_null(
+        strstr(f.text.data, "      2      2      2  bf16  sm90 multiplies no fp4\n"));
     assert_non_null(strstr(f.text.data, "native GEMMs out of 9: sm80 3, sm90 3, sm100 9\n"));
     teardown(&f);
 }
