@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")"
 
-PACKAGES="gcc libc6-dev cmake ninja-build pkg-config liblua5.4-dev libdnnl-dev libjansson-dev
+PACKAGES="gcc g++ libc6-dev cmake ninja-build pkg-config liblua5.4-dev libdnnl-dev libjansson-dev
 libxxhash-dev librandom123-dev libcmocka-dev"
 
 usage() {
@@ -90,6 +90,8 @@ install_packages
 
 say "configuring build/"
 quietly cmake -S . -B build -G Ninja
+# What became of the module for GPUs: built, or what it lacks.
+sed -n 's/^-- \(libmpt_cuda.so is \)/\1/p' "$log" | while read -r line; do say "$line"; done
 say "building (a minute or two the first time)"
 quietly cmake --build build
 say "done: build/mptrun is ready; try build/mptrun recipes/nvfp4_12b.lua"

@@ -2,9 +2,6 @@
 # runs the same kernels on the CPU for tests, where there is a C++ compiler.
 file(GLOB CUDA_KERNELS CONFIGURE_DEPENDS kernels/cuda/*.cu)
 file(GLOB CUDA_C CONFIGURE_DEPENDS kernels/cuda/*.c)
-# The simulator has its own of what needs the toolkit.
-set(CUSIM_C ${CUDA_C})
-list(FILTER CUSIM_C EXCLUDE REGEX "/lt[a-z_]*\\.c$")
 
 # ---- the module ----
 
@@ -59,8 +56,8 @@ if(CMAKE_CXX_COMPILER)
   enable_language(CXX)
   set(CMAKE_CXX_FLAGS_RELEASE "${CMAKE_C_FLAGS_RELEASE}")
   file(GLOB CUSIM_SOURCES CONFIGURE_DEPENDS kernels/cuda/sim/*.cpp)
-  set(CUSIM_C ${CUDA_C}) # without what only a toolkit has
-  list(FILTER CUSIM_C EXCLUDE REGEX "/(module|runtime_cuda|lt)\\.c$")
+  set(CUSIM_C ${CUDA_C}) # without what a toolkit is for: the simulator has its own
+  list(FILTER CUSIM_C EXCLUDE REGEX "/(module|runtime_cuda|lt|lt_[a-z_]*)\\.c$")
   set_source_files_properties(${CUDA_KERNELS} PROPERTIES LANGUAGE CXX)
   add_library(mpt_cusim STATIC EXCLUDE_FROM_ALL ${CUDA_KERNELS} ${CUSIM_C} ${CUSIM_SOURCES})
   target_compile_options(mpt_cusim PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-xc++ -std=c++17 -Wall

@@ -19,7 +19,9 @@ struct mpt_gpu; /* kernels/cuda/device.h */
  * give a bool or a recording fail where the device has: mpt_gpu.error then says how, and all
  * that follow fail, too. */
 typedef struct mpt_device_ops {
-    bool (*open)(struct mpt_gpu *gpu); /* fills a zeroed one */
+    /* Fills a zeroed one; what the host's memory is needed for comes from the context. To be
+     * closed in any case. */
+    bool (*open)(mpt_ctx *ctx, struct mpt_gpu *gpu);
     void (*close)(struct mpt_gpu *gpu);
     /* 256-byte aligned, with anything in it; NULL where there is not as much, which is no
      * failure of the device. */

@@ -15,7 +15,7 @@ const mpt_module_size mpt_module_sizes[] = {
     SIZE(mpt_tensor)    /* in mpt_kernel_args */
     SIZE(mpt_packed)    /* of a tensor */
     SIZE(mpt_quantize_counts) SIZE(mpt_run_env) SIZE(mpt_kernel_args) SIZE(mpt_kernel)
-    SIZE(mpt_gpu) SIZE(mpt_device_ops) SIZE(mpt_backend){NULL, 0},
+        SIZE(mpt_gpu) SIZE(mpt_device_ops) SIZE(mpt_backend){NULL, 0},
 };
 #undef SIZE
 

@@ -1,4 +1,4 @@
-/* The angles of rope, in double: what ref and cpu share, so that both turn by the same ones.
+/* The angles of rope, in double: what all backends share, so that they turn by the same ones.
  *
  * A pair i at position t turns by t * f(i). Where f is not scaled it is theta^(-2 i / dims). By
  * "linear" it is over the factor; by "llama3" so are the frequencies that turn less than
@@ -10,8 +10,9 @@
 #include <math.h>
 
 #include "graph/graph.h"
+#include "kernels/numerics_cast.h" /* what marks code that a device can call */
 
-static inline double mpt_rope_frequency(const mpt_rope *r, int64_t pair) {
+MPT_NUMERIC double mpt_rope_frequency(const mpt_rope *r, int64_t pair) {
     const double turn = 6.28318530717958647693;
     double f = pow((double)r->theta, -2.0 * (double)pair / (double)r->dims);
     double factor = (double)r->factor;

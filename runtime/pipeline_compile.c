@@ -81,7 +81,7 @@ static mpt_status settle_train(const compiling *c, mpt_program *program) {
 /* ---- one phase: stages 4 to 8 ---- */
 
 static mpt_status schedule(const compiling *c, mpt_phase_program *phase) {
-    mpt_schedule_options options = {c->on.backend->tables, c->n_threads, c->options.target};
+    mpt_schedule_options options = {c->on.backend->tables, c->n_threads, c->on.target};
     phase->backend = c->on.backend;
     mpt_schedule_hash(phase->graph, phase->schedule_hash);
     MPT_TRY(mpt_schedule_select(phase, &options));

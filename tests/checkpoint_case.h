@@ -64,7 +64,7 @@ static inline mpt_status checkpoint_make(checkpoint_case *c, const char *fields,
              "'no-warmup' }, %s, " CHECKPOINT_TRAIN " }",
              fields);
     options.model = MPT_MODEL_FULL;
-    options.device = MPT_DEVICE_CPU;
+    options.device = c->ctx->device_backend ? MPT_DEVICE_CUDA : MPT_DEVICE_CPU;
     options.n_threads = n_threads;
     trainer.metrics = checkpoint_write;
     trainer.metrics_ud = c;

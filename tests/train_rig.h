@@ -177,7 +177,8 @@ static inline mpt_phase_program *rig_schedule(rig *r, const rig_options *o, int 
     static const char *const names[RIG_PHASES] = {"main", "settle", "end"};
     const mpt_backend *host = mpt_backend_get(o->ref ? MPT_DEVICE_REF : MPT_DEVICE_CPU);
     const mpt_backend *backend = o->backend ? o->backend : host;
-    mpt_schedule_options options = {backend->tables, o->n_threads};
+    mpt_schedule_options options = {backend->tables, o->n_threads,
+                                    o->backend ? MPT_TARGET_SM90 : MPT_TARGET_HOST};
     mpt_phase_program *phase = NULL;
     assert_mpt_ok(r->ctx, mpt_phase_program_create(graph, names[index], &phase));
     phase->backend = o->backend;

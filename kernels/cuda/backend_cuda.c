@@ -2,19 +2,58 @@
  * it is a GPU; in the simulator's library the same over sim/runtime_sim.cpp. */
 #include "kernels/backend.h"
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/lt.h"
 #include "kernels/cuda/runtime.h"
+
+enum { WORKSPACE_BYTES = 32 << 20 }; /* what cuBLASLt wants on SM90 and later, one a stream */
+
+static bool open_all(mpt_ctx *ctx, mpt_gpu *gpu) {
+    if (!mpt_gpu_open(gpu))
+        return false;
+    if (mpt_lt_create(ctx, &gpu->lt) != MPT_OK)
+        gpu->error = "cuBLASLt does not start";
+    gpu->workspace = mpt_gpu_alloc(gpu, WORKSPACE_BYTES);
+    gpu->workspace_bytes = gpu->workspace ? WORKSPACE_BYTES : 0;
+    if (!gpu->workspace && !gpu->error)
+        gpu->error = "its memory is full";
+    return !gpu->error;
+}
+
+static void close_all(mpt_gpu *gpu) {
+    if (!gpu->stream)
+        return;
+    mpt_gpu_free(gpu, gpu->workspace);
+    mpt_lt_destroy(gpu->lt);
+    mpt_gpu_close(gpu);
+}
+
+/* A product that the library refused shows where the stream is waited for. */
+static bool find_fault(mpt_gpu *gpu) {
+    const char *fault = mpt_lt_fault(gpu->lt);
+    if (fault && !gpu->error)
+        gpu->error = fault;
+    return !gpu->error;
+}
+
+static bool wait_for(mpt_gpu *gpu) {
+    return mpt_gpu_wait(gpu) && find_fault(gpu);
+}
+
+static bool read_from(mpt_gpu *gpu, void *to, const void *from, size_t bytes) {
+    return mpt_gpu_read(gpu, to, from, bytes) && find_fault(gpu);
+}
 
 static const mpt_kernel *const tables[] = {mpt_kernels_cuda, NULL};
 
 static const mpt_device_ops device = {
-    .open = mpt_gpu_open,
-    .close = mpt_gpu_close,
+    .open = open_all,
+    .close = close_all,
     .alloc = mpt_gpu_alloc,
     .free = mpt_gpu_free,
     .zero = mpt_gpu_zero,
     .write = mpt_gpu_write,
-    .read = mpt_gpu_read,
-    .wait = mpt_gpu_wait,
+    .read = read_from,
+    .wait = wait_for,
     .record = mpt_gpu_record,
     .recorded = mpt_gpu_recorded,
     .replay = mpt_gpu_replay,

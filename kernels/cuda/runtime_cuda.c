@@ -2,8 +2,10 @@
  * the stream. Host memory is pageable: such a copy has left it when the call is back. */
 #include "kernels/cuda/runtime.h"
 
+#include "kernels/cuda/capability.h"
+
 #include <cuda_runtime_api.h>
-#include <string.h>
+#include <stdio.h>
 
 /* The first fault stays. */
 static bool passed(mpt_gpu *gpu, cudaError_t status) {
@@ -18,12 +20,6 @@ static cudaStream_t stream_of(const mpt_gpu *gpu) {
 
 /* ---- life ---- */
 
-static mpt_target target_of(int capability) {
-    return capability >= 100  ? MPT_TARGET_SM100
-           : capability >= 90 ? MPT_TARGET_SM90
-                              : MPT_TARGET_SM80;
-}
-
 static bool read_properties(mpt_gpu *gpu) {
     struct cudaDeviceProp p;
     int device = 0;
@@ -31,9 +27,9 @@ static bool read_properties(mpt_gpu *gpu) {
         !passed(gpu, cudaGetDeviceProperties(&p, device)))
         return false;
     gpu->capability = 10 * p.major + p.minor;
-    gpu->target = target_of(gpu->capability);
+    gpu->target = mpt_cuda_target(p.major, p.minor);
     gpu->n_multiprocessors = p.multiProcessorCount;
-    strncpy(gpu->name, p.name, sizeof gpu->name - 1);
+    snprintf(gpu->name, sizeof gpu->name, "%.63s", p.name);
     return passed(gpu, cudaMemGetInfo(&gpu->free_bytes, &gpu->memory_bytes));
 }
 

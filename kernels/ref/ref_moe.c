@@ -3,9 +3,11 @@
  * Scores are sigmoids of the logits, or their softmax. A choice goes by score + bias: where
  * there are groups, first the best groups by the sum of their two best, then the best experts
  * in them; equal ones by the lower number, and a NaN before all else, with a NaN for a weight,
- * so that it is seen. Other weights are the bare scores of the chosen, best first; normalized
- * they are divided by their sum + 1e-20, as in DeepSeek-V3; then times scale. The rows of an
- * expert are in the order of their tokens. */
+ * so that it is seen. Scores are made in double and rounded once (kernels/moe.h). Other weights
+ * are the bare scores of the chosen, best first; normalized they are divided by their sum +
+ * 1e-20, as in DeepSeek-V3; then times scale. The rows of an expert are in the order of their
+ * tokens. */
+#include "kernels/moe.h"
 #include "kernels/ref/real.h"
 
 /* Whether a is to be chosen before b; equal ones are not. */
@@ -16,21 +18,24 @@ static int moe_precedes(mpt_real a, mpt_real b) {
 /* ---- scores ---- */
 
 /* One token's logits as the largest and the sum that a softmax needs. */
-static void moe_softmax_of(const mpt_real *logits, int64_t n, mpt_real *most, mpt_real *sum) {
+static void moe_softmax_of(const mpt_real *logits, int64_t n, mpt_real *most, double *sum) {
     *most = logits[0];
     for (int64_t e = 1; e < n; e++)
         *most = moe_precedes(logits[e], *most) ? logits[e] : *most;
     *sum = 0;
     for (int64_t e = 0; e < n; e++)
-        *sum += exp(logits[e] - *most);
+        *sum += exp((double)logits[e] - (double)*most);
 }
 
 static void moe_scores(const mpt_attrs *a, const mpt_real *logits, int64_t n, mpt_real *out) {
-    mpt_real most = 0, sum = 1;
+    mpt_real most = 0;
+    double sum = 1;
     if (a->by_softmax)
         moe_softmax_of(logits, n, &most, &sum);
     for (int64_t e = 0; e < n; e++)
-        out[e] = a->by_softmax ? exp(logits[e] - most) / sum : MPT_REF(sigmoid)(logits[e]);
+        out[e] =
+            (mpt_real)(a->by_softmax ? mpt_moe_softmax((double)logits[e], (double)most, sum)
+                                     : mpt_moe_sigmoid((double)logits[e]));
 }
 
 /* ---- the choice ---- */

@@ -115,13 +115,16 @@ static mpt_exit help_recipe(mpt_ctx *ctx, const char *word) {
 
 /* ---- main ---- */
 
+static mpt_exit list(mpt_ctx *ctx, const mpt_options *options) {
+    mpt_listing what = options->list_ops       ? MPT_LIST_OPS
+                       : options->list_formats ? MPT_LIST_FORMATS
+                                               : MPT_LIST_DEVICES;
+    return mpt_cli_printed(ctx, mpt_list(ctx, what, mpt_cli_write, NULL));
+}
+
 static mpt_exit call(mpt_ctx *ctx, const mpt_options *options, mpt_progress *progress) {
-    if (options->list_ops)
-        return mpt_cli_printed(ctx, mpt_list(ctx, MPT_LIST_OPS, mpt_cli_write, NULL));
-    if (options->list_formats)
-        return mpt_cli_printed(ctx, mpt_list(ctx, MPT_LIST_FORMATS, mpt_cli_write, NULL));
-    if (options->list_devices)
-        return mpt_cli_printed(ctx, mpt_list(ctx, MPT_LIST_DEVICES, mpt_cli_write, NULL));
+    if (options->list_ops || options->list_formats || options->list_devices)
+        return list(ctx, options);
     if (options->list_types)
         return mpt_cli_printed(ctx, mpt_recipe_annotations(ctx, mpt_cli_write, NULL));
     if (options->help_recipe)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "io/file.h"
-#include "io/library.h"
+#include "io/shared.h"
 
 const mpt_module_kind mpt_module_cuda = {"libmpt_cuda.so", "mpt_cuda_module", "libcuda.so.1",
                                          "the NVIDIA driver is not installed"};
@@ -22,7 +22,7 @@ static bool is_in(const char *folder, const char *file, char path[PATH_BYTES]) {
 static bool find_file(const mpt_module_kind *kind, const char *folder, char path[PATH_BYTES]) {
     char own[PATH_BYTES];
     return (folder && is_in(folder, kind->file, path)) ||
-           (mpt_library_own_folder(own, sizeof own) && is_in(own, kind->file, path));
+           (mpt_shared_own_folder(own, sizeof own) && is_in(own, kind->file, path));
 }
 
 /* ---- whether it fits ---- */
@@ -54,7 +54,7 @@ static bool agrees(const char *file, const mpt_module *module, char why[MPT_MODU
 /* The library's table, whether it fits or not. */
 static const mpt_module *read_table(const mpt_module_kind *kind, void *library,
                                     char why[MPT_MODULE_WHY]) {
-    void *symbol = mpt_library_find(library, kind->symbol);
+    void *symbol = mpt_shared_find(library, kind->symbol);
     mpt_module_fn table = NULL;
     if (!symbol) {
         snprintf(why, MPT_MODULE_WHY, "%s is no module of mpt: it has no %s", kind->file,
@@ -67,13 +67,13 @@ static const mpt_module *read_table(const mpt_module_kind *kind, void *library,
 
 static const mpt_module *open_file(const mpt_module_kind *kind, const char *path,
                                    char why[MPT_MODULE_WHY]) {
-    void *library = mpt_library_open(path, why, MPT_MODULE_WHY);
+    void *library = mpt_shared_open(path, why, MPT_MODULE_WHY);
     if (!library)
         return NULL;
     const mpt_module *module = read_table(kind, library, why);
     if (module && agrees(kind->file, module, why))
         return module;
-    mpt_library_close(library);
+    mpt_shared_close(library);
     return NULL;
 }
 
@@ -81,9 +81,9 @@ static const mpt_module *open_file(const mpt_module_kind *kind, const char *path
 
 static bool has_driver(const mpt_module_kind *kind) {
     char why[MPT_MODULE_WHY];
-    void *driver = kind->driver ? mpt_library_open(kind->driver, why, sizeof why) : NULL;
+    void *driver = kind->driver ? mpt_shared_open(kind->driver, why, sizeof why) : NULL;
     if (driver)
-        mpt_library_close(driver);
+        mpt_shared_close(driver);
     return driver || !kind->driver;
 }
 

@@ -26,7 +26,7 @@ mpt_status mpt_stream_open(mpt_ctx *ctx, const mpt_backend *backend, mpt_stream 
     stream->ops = backend->device;
     stream->users = 1;
     mpt_status status = MPT_OK;
-    if (!stream->ops->open(&stream->gpu))
+    if (!stream->ops->open(ctx, &stream->gpu))
         status = fail_open(stream, backend->name);
     else
         status = mpt_stream_alloc(stream, "a step's numbers", sizeof(mpt_run_env), &env);
@@ -103,7 +103,7 @@ mpt_status mpt_stream_alloc(mpt_stream *stream, const char *what, size_t bytes, 
     MPT_TRY(mpt_stream_status(stream));
     mpt_status status =
         MPT_FAIL(stream->ctx, MPT_OUT_OF_MEMORY, MPT_NOWHERE,
-                 "%s: no %.3g GB for %s; of %.3g GB, %.3g were free at the start",
+                 "%s: no %.1f GB for %s; of %.1f GB, %.1f were free at the start",
                  stream->gpu.name, (double)bytes / 1e9, what,
                  (double)stream->gpu.memory_bytes / 1e9, (double)stream->gpu.free_bytes / 1e9);
     mpt_hint(stream->ctx, "choose a smaller model, micro_batch or sequence");

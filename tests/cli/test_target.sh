@@ -36,10 +36,6 @@ want_no_err
 try check "$PLAN" --target sm80
 want_status 0
 want_out 'not-native: sm80 emulates 312 GEMMs'
-try "$PLAN" --device cuda
-want_status 4
-want_err '^mptrun: --device cuda: this build computes on ref and cpu only'
-want_no_out
 
 # No line is wider than 100 columns, on any device.
 for recipe in "$RECIPES"/*.lua; do

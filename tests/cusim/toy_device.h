@@ -1,7 +1,8 @@
 /* A backend whose memory is the simulator's and whose kernels are the definition's: each takes
  * its tensors out of the device's storage, computes as ref does, and stores what it has made.
  * What the runtime does around kernels is then seen by itself: trained on this device, a model
- * has the bits that it has on ref. Quantized copies can not be stored so. */
+ * has the bits that it has on ref. Of quantized copies those with one scale can be stored so.
+ */
 #ifndef MPT_TESTS_TOY_DEVICE_H
 #define MPT_TESTS_TOY_DEVICE_H
 
@@ -62,6 +63,36 @@ static inline void toy_round(const mpt_node *node, const mpt_tensor *out) {
         mpt_ref_round_to(out->dtype, out->data, (size_t)mpt_tensor_elements(out));
 }
 
+/* A code of a row of codes; longer ones than 4 bits take whole bytes, little-endian. */
+static inline void toy_put_code(uint8_t *row, int bits, int64_t k, uint32_t code) {
+    if (bits == 4)
+        row[k / 2] = (uint8_t)(k % 2 ? (row[k / 2] & 15u) | code << 4 : code);
+    else
+        memcpy(row + k * (bits / 8), &code, (size_t)bits / 8);
+}
+
+/* A copy without scales: its values are those of its codes. */
+static inline void toy_pack_copy(const mpt_packed *p, const float *x, uint8_t *out) {
+    int bits = mpt_code_bits(p->q.format);
+    int64_t turned_row = (p->rows * bits + 7) / 8;
+    assert_true(p->scales == 0);
+    for (int64_t r = 0; r < p->rows; r++)
+        for (int64_t k = 0; k < p->k; k++) {
+            uint32_t code =
+                mpt_encode(p->q.format, x[p->column ? k * p->rows + r : r * p->k + k]);
+            toy_put_code(out + r * p->code_row, bits, k, code);
+            if (p->turned)
+                toy_put_code(out + p->turned + (size_t)(k * turned_row), bits, r, code);
+        }
+}
+
+static inline void toy_store(const mpt_tensor *t, const float *x) {
+    if (t->storage == MPT_STORAGE_PACKED)
+        toy_pack_copy(t->packed, x, t->data);
+    else
+        mpt_pack(t->storage, x, mpt_tensor_elements(t), t->data);
+}
+
 /* In the stream, when the device's memory may be touched. */
 static inline void toy_compute(const mpt_kernel_args *args, bool counting) {
     const mpt_node *node = args->node;
@@ -80,9 +111,7 @@ static inline void toy_compute(const mpt_kernel_args *args, bool counting) {
     for (int k = 0; k < node->n_out; k++)
         toy_round(node, &call.out[k]);
     for (int i = 0; i < call.n; i++) {
-        const mpt_tensor *t = call.tensors[i].device;
-        if (t->storage != MPT_STORAGE_PACKED)
-            mpt_pack(t->storage, call.tensors[i].host, mpt_tensor_elements(t), t->data);
+        toy_store(call.tensors[i].device, call.tensors[i].host);
         free(call.tensors[i].host);
     }
 }

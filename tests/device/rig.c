@@ -21,7 +21,7 @@ bool rig_open(rig *r, const char *folder, char why[RIG_WHY]) {
     if (mpt_ctx_create(NULL, &r->ctx) != MPT_OK)
         give_up(NULL, "out of memory");
     r->backend = rig_find(folder, r->ctx, why);
-    if (r->backend && r->backend->device->open(&r->gpu)) {
+    if (r->backend && r->backend->device->open(r->ctx, &r->gpu)) {
         r->env = (mpt_run_env){.seed = 42, .step = 3, .n_threads = 1, .lr = 1e-3f};
         r->env.grad_unscale = r->env.loss_seed = 1;
         r->env.bias_correction1 = r->env.bias_correction2 = 0.25f;

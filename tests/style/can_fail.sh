@@ -78,6 +78,9 @@ sh "$style/symbols.sh" state "$work/liba.a"
 echo '#include <stdlib.h>
 const char *f(void) { return getenv("HOME"); }' | compiled
 refused getenv sh "$style/symbols.sh" calls "$work/liba.a"
+echo 'void *dlopen(const char *, int);
+void *f(void) { return dlopen("libm.so.6", 1); }' | compiled
+refused 'a.o: dlopen' sh "$style/symbols.sh" calls "$work/liba.a"
 echo 'int lua_gettop(void *); int f(void) { return lua_gettop(0); }' | compiled
 refused lua_gettop sh "$style/symbols.sh" lua "$work/liba.a"
 
@@ -88,3 +91,8 @@ refused stray sh "$style/symbols.sh" exports "$work/liba.so" "$work/a.h"
 echo 'int declared(void) { return 0; }' | compiled
 "$cc" -shared -o "$work/liba.so" "$work/a.o"
 sh "$style/symbols.sh" exports "$work/liba.so" "$work/a.h"
+
+refused "exports 'declared ' instead of 'other ' alone" sh "$style/symbols.sh" module "$work/liba.so" other
+sh "$style/symbols.sh" module "$work/liba.so" declared
+"$cc" -shared -o "$work/libb.so" "$work/a.o" -Wl,--no-as-needed -lm
+refused 'needs libm' sh "$style/symbols.sh" needs 'libz|libm\.' "$work/liba.so" "$work/libb.so"

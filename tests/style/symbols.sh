@@ -3,7 +3,10 @@
 #
 #   state ARCHIVE...          no mutable variable at file level (.data, .bss, common, thread)
 #   calls ARCHIVE...          no call that prints, exits, aborts or reads the environment
+#                             and none of dlopen outside io/shared.c
 #   lua ARCHIVE               no Lua symbol, defined or needed
+#   module LIBRARY SYMBOL     exports that one symbol
+#   needs WORD FILE...        no library that the files need has a name with that word
 #   exports LIBRARY HEADER... exported functions = those marked MPT_API in the headers
 set -eu
 check=$1
@@ -36,6 +39,10 @@ calls)
         $NF ~ /^__(printf|vprintf|fprintf)_chk$/ { print $1 " " $NF }')
     [ -z "$found" ] || fail_with "the library never prints, exits, aborts or reads the environment
 $found"
+    found=$(nm -A -u "$@" 2>/dev/null | awk '
+        $NF ~ /^(dlopen|dlmopen|dlsym|dlvsym|dlclose)(@|$)/ && $1 !~ /:shared\.c\.o:$/ { print $1 " " $NF }')
+    [ -z "$found" ] || fail_with "shared libraries are opened in io/shared.c only
+$found"
     ;;
 lua)
     found=$(nm -A "$1" 2>/dev/null | awk '$NF ~ /^lua[L]?_/ { print $1 " " $NF }')
@@ -54,6 +61,18 @@ exports)
     diff "$work/says" "$work/has" >"$work/diff" || fail_with \
         "the headers (<) and the library's exported symbols (>) differ
 $(cat "$work/diff")"
+    ;;
+module)
+    found=$(nm -D --defined-only "$1" | awk '{ print $NF }' | sort | tr '\n' ' ')
+    [ "$found" = "$2 " ] || fail_with "$1 exports '$found' instead of '$2 ' alone"
+    ;;
+needs)
+    word=$1
+    shift
+    for file in "$@"; do
+        found=$(objdump -p "$file" | awk '$1 == "NEEDED" { print $2 }' | grep -iE "$word" || true)
+        [ -z "$found" ] || fail_with "$file needs $found"
+    done
     ;;
 *) fail_with "no check '$check'" ;;
 esac

@@ -172,10 +172,18 @@ static void wrong_compile(objects *o) {
     compile_refused(o, (mpt_compile_options){.size = 0}, "the options have size 0");
     compile_refused(o, COMPILE(.model = (mpt_model_choice)3), "options.model is 3");
     compile_refused(o, COMPILE(.model = (mpt_model_choice)-1), "options.model is -1");
-    compile_refused(o, COMPILE(.device = (mpt_device)3), "options.device is 3");
+    compile_refused(o, COMPILE(.device = (mpt_device)4), "options.device is 4");
     compile_refused(o, COMPILE(.device = (mpt_device)-1), "options.device is -1");
     compile_refused(o, COMPILE(.n_threads = -1), "options.n_threads is -1");
     compile_refused(o, COMPILE(.n_threads = 4097), "options.n_threads is 4097");
+}
+
+static void wrong_device_find(objects *o) {
+    mpt_device_info info;
+    BARE(mpt_device_find(NULL, MPT_DEVICE_CPU, &info));
+    refused(o->ctx, mpt_device_find(o->ctx, MPT_DEVICE_CPU, NULL), "out is NULL");
+    refused(o->ctx, mpt_device_find(o->ctx, (mpt_device)4, &info), "device is 4");
+    refused(o->ctx, mpt_device_find(o->ctx, (mpt_device)-1, &info), "device is -1");
 }
 
 static void wrong_print(objects *o) {
@@ -294,6 +302,7 @@ static const api_row rows[] = {
     {"mpt_recipe_set_proxy mpt_recipe_add_file", wrong_set_proxy},
     {"mpt_recipe_allow", wrong_allow},
     {"mpt_compile", wrong_compile},
+    {"mpt_device_find", wrong_device_find},
     {"mpt_program_print", wrong_print},
     {"mpt_program_explain", wrong_explain},
     {"mpt_program_diff", wrong_diff},

@@ -1,6 +1,6 @@
-/* Shared libraries by dlopen. See library.h. */
+/* Shared libraries by dlopen. See shared.h. */
 #define _GNU_SOURCE 1 /* dladdr */
-#include "io/library.h"
+#include "io/shared.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -9,24 +9,24 @@
 #include <string.h>
 #include <unistd.h>
 
-void *mpt_library_open(const char *path, char *why, size_t size) {
+void *mpt_shared_open(const char *path, char *why, size_t size) {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     const char *error = library ? NULL : dlerror();
     snprintf(why, size, "%s", error ? error : "");
     return library;
 }
 
-void *mpt_library_find(void *library, const char *name) {
+void *mpt_shared_find(void *library, const char *name) {
     return dlsym(library, name);
 }
 
-void mpt_library_close(void *library) {
+void mpt_shared_close(void *library) {
     dlclose(library);
 }
 
 /* What the loader knows of a program is the word that it was started by, which need not have a
  * folder. */
-bool mpt_library_own_folder(char *out, size_t size) {
+bool mpt_shared_own_folder(char *out, size_t size) {
     static const char here = 0; /* its address lies in the file that is asked for */
     char path[PATH_MAX];
     Dl_info info = {0};
