@@ -5,6 +5,7 @@
 #include "op_case.h"
 
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/sim/control.h"
 #include "kernels/numerics.h"
 
 /* Turns a tensor of float32 into codes, in place: what they hold must be exact. */
@@ -74,6 +75,23 @@ static inline void rows_run(op_case *c, mpt_storage storage) {
         free(out[i].data);
 }
 
+/* Runs again with threads and blocks in another order: nothing may change. */
+static inline void rows_check_order(const op_case *got, mpt_storage storage) {
+    op_case again = *got;
+    for (int o = 0; o < got->n_out; o++)
+        if (got->out[o].data)
+            again.out[o].data = op_calloc((size_t)op_elements(&got->out[o]), sizeof(double));
+    cusim_shuffle(12345);
+    rows_run(&again, storage);
+    cusim_shuffle(0);
+    for (int o = 0; o < got->n_out; o++) {
+        if (got->out[o].data)
+            assert_memory_equal(again.out[o].data, got->out[o].data,
+                                (size_t)op_elements(&got->out[o]) * sizeof(double));
+        free(again.out[o].data);
+    }
+}
+
 /* Runs ref, with its outputs rounded as the executor does, and cuda; they may differ by
  * `tolerance` of the largest number of an output, 0 for bit for bit. */
 static inline void rows_check(op_case *c, mpt_storage storage, double tolerance) {
@@ -89,6 +107,7 @@ static inline void rows_check(op_case *c, mpt_storage storage, double tolerance)
             got.out[o].data = op_calloc((size_t)op_elements(&c->out[o]), sizeof(double));
     op_run(c, op_kernel(mpt_kernels_ref, c->op), false, 1);
     rows_run(&got, storage);
+    rows_check_order(&got, storage);
     for (int o = 0; o < c->n_out; o++) {
         double most = 0;
         if (c->out[o].kind == OP_REAL)
