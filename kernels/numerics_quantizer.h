@@ -234,19 +234,24 @@ MPT_NUMERIC mpt_block_factors mpt_quantize_fp32_block(const mpt_quantizer *q,
     return f;
 }
 
+MPT_NUMERIC mpt_block_factors mpt_quantize_e8m0_block(const mpt_quantizer *q,
+                                                      const mpt_tensor_scale *tensor,
+                                                      float amax) {
+    mpt_block_factors f = {0, 0.0f, 0.0f, 0.0f, false};
+    f.code = mpt_quantize_e8m0(q, tensor, amax);
+    f.encode = mpt_e8m0_reciprocal(f.code);
+    f.decode = f.restore = mpt_decode_e8m0(f.code);
+    return f;
+}
+
 /* Of a block with that amax; NaN makes every part NaN. Four Over Six is another matter. */
 MPT_NUMERIC mpt_block_factors mpt_quantize_block_scale(const mpt_quantizer *q,
                                                        const mpt_tensor_scale *tensor,
                                                        float amax) {
     if (q->scale_format == MPT_SCALE_E4M3)
         return mpt_quantize_block_of_code(q, tensor, mpt_block_scale(amax, &tensor->outer));
-    if (q->scale_format != MPT_SCALE_E8M0)
-        return mpt_quantize_fp32_block(q, tensor, amax);
-    mpt_block_factors f = {0, 0.0f, 0.0f, 0.0f, false};
-    f.code = mpt_quantize_e8m0(q, tensor, amax);
-    f.encode = mpt_e8m0_reciprocal(f.code);
-    f.decode = f.restore = mpt_decode_e8m0(f.code);
-    return f;
+    return q->scale_format == MPT_SCALE_E8M0 ? mpt_quantize_e8m0_block(q, tensor, amax)
+                                             : mpt_quantize_fp32_block(q, tensor, amax);
 }
 
 /* ---- elements ---- */

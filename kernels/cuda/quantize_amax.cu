@@ -7,7 +7,8 @@
 
 /* ---- the beginning ---- */
 
-static __global__ void begin_kernel(quantize_copy c, int64_t n_words, int64_t scale_words) {
+static __global__ void begin_kernel(const __grid_constant__ quantize_copy c, int64_t n_words,
+                                    int64_t scale_words) {
     uint32_t *scales = (uint32_t *)(c.codes + c.packed.scales);
     GPU_EACH(i, n_words)((uint32_t *)c.blocks)[i] = 0;
     GPU_EACH(i, scale_words) scales[i] = 0;
@@ -49,7 +50,8 @@ static __device__ __forceinline__ void see_vector(const gpu_tensor &x, int64_t i
         }
 }
 
-static __global__ void amax_kernel(quantize_copy c, int64_t n_vectors, int per_vector) {
+static __global__ void amax_kernel(const __grid_constant__ quantize_copy c, int64_t n_vectors,
+                                   int per_vector) {
     mpt_quantize_amax seen = {0, false, false};
     if (quantize_is_late(c))
         return;
@@ -98,7 +100,7 @@ static __device__ __forceinline__ void tile_place(bool along_k, int j, int *r, i
     *k = along_k ? j % TILE_K : j / TILE_ROWS;
 }
 
-static __global__ void rotate_kernel(quantize_copy c) {
+static __global__ void rotate_kernel(const __grid_constant__ quantize_copy c) {
     __shared__ float tile[TILE_ROWS][TILE_LD];
     const mpt_quantize_shape &s = c.shape;
     int64_t r0 = (int64_t)blockIdx.y * TILE_ROWS, k0 = (int64_t)blockIdx.x * TILE_K;
@@ -134,7 +136,7 @@ void quantize_rotate(const quantize_copy &c, mpt_gpu *gpu) {
     GPU_LAUNCH(rotate_kernel, tiles_of(c), GPU_THREADS, 0, gpu, c);
 }
 
-static __global__ void unrotate_kernel(quantize_copy c, float *y) {
+static __global__ void unrotate_kernel(const __grid_constant__ quantize_copy c, float *y) {
     __shared__ float tile[TILE_ROWS][TILE_LD];
     const mpt_quantize_shape &s = c.shape;
     int64_t r0 = (int64_t)blockIdx.y * TILE_ROWS, k0 = (int64_t)blockIdx.x * TILE_K;
@@ -168,7 +170,7 @@ static __device__ mpt_quantize_amax seen_in(const quantize_found *f) {
     return seen;
 }
 
-static __global__ void settle_kernel(quantize_copy c) {
+static __global__ void settle_kernel(const __grid_constant__ quantize_copy c) {
     mpt_tensor_scale t = c.constants;
     mpt_quantize_settle(&c.q, c.delayed ? *c.delayed : 0.0f, seen_in(c.found), &t);
     c.found->tensor = t;
@@ -183,7 +185,7 @@ void quantize_settle(const quantize_copy &c, mpt_gpu *gpu) {
 }
 
 /* Where the scale was there before the values were seen: they still raise the history. */
-static __global__ void raise_kernel(quantize_copy c) {
+static __global__ void raise_kernel(const __grid_constant__ quantize_copy c) {
     mpt_tensor_scale t = c.constants;
     t.seen = seen_in(c.found);
     *c.history = mpt_quantize_raised(*c.history, &t);

@@ -8,7 +8,7 @@
 
 /* ---- the amax of blocks ---- */
 
-static __global__ void block_amax_kernel(quantize_copy c, int64_t n) {
+static __global__ void block_amax_kernel(const __grid_constant__ quantize_copy c, int64_t n) {
     int64_t i = (int64_t)blockIdx.x * GPU_THREADS + threadIdx.x, r, g;
     if (i >= n)
         return;
@@ -34,7 +34,7 @@ static __device__ mpt_tensor_scale scale_above(const quantize_copy &c, int64_t r
 /* ---- Four Over Six ---- */
 
 /* One row of one block: the errors under both scales, summed up along k in order. */
-static __global__ void error_kernel(quantize_copy c, int64_t n) {
+static __global__ void error_kernel(const __grid_constant__ quantize_copy c, int64_t n) {
     int64_t i = (int64_t)blockIdx.x * GPU_THREADS + threadIdx.x, r, b;
     if (i >= n)
         return;
@@ -76,7 +76,7 @@ static __device__ mpt_block_factors choose(const quantize_copy &c, const mpt_ten
 
 /* ---- scales ---- */
 
-static __global__ void scale_kernel(quantize_copy c, int64_t n) {
+static __global__ void scale_kernel(const __grid_constant__ quantize_copy c, int64_t n) {
     int64_t i = (int64_t)blockIdx.x * GPU_THREADS + threadIdx.x;
     if (i >= n)
         return;
@@ -102,7 +102,7 @@ static __global__ void scale_kernel(quantize_copy c, int64_t n) {
 }
 
 /* Bytes of scales, one a row and block. */
-static __global__ void put_scales_kernel(quantize_copy c, int64_t n) {
+static __global__ void put_scales_kernel(const __grid_constant__ quantize_copy c, int64_t n) {
     int64_t i = (int64_t)blockIdx.x * GPU_THREADS + threadIdx.x;
     if (i >= n)
         return;
@@ -179,7 +179,7 @@ static __device__ void encode_group(const quantize_copy &c, int64_t r, int64_t g
     }
 }
 
-static __global__ void encode_kernel(quantize_copy c, int64_t n) {
+static __global__ void encode_kernel(const __grid_constant__ quantize_copy c, int64_t n) {
     int64_t i = (int64_t)blockIdx.x * GPU_THREADS + threadIdx.x, r, g;
     if (i >= n || (c.skip && *c.skip != *c.skip))
         return;
@@ -188,7 +188,8 @@ static __global__ void encode_kernel(quantize_copy c, int64_t n) {
 }
 
 /* The same and counts: those of a block of threads are added up as a tree. */
-static __global__ void encode_counted_kernel(quantize_copy c, int64_t n) {
+static __global__ void encode_counted_kernel(const __grid_constant__ quantize_copy c,
+                                             int64_t n) {
     __shared__ mpt_quantize_counts sum[GPU_THREADS];
     int64_t i = (int64_t)blockIdx.x * GPU_THREADS + threadIdx.x, r, g;
     mpt_quantize_counts own = {0, 0, 0, 0, 0, 0, 0.0f, 0.0, 0.0, 0.0f};
@@ -207,7 +208,7 @@ static __global__ void encode_counted_kernel(quantize_copy c, int64_t n) {
 }
 
 /* The parts of all blocks, each thread every 256th, then a tree. */
-static __global__ void sum_counts_kernel(quantize_copy c, int64_t n) {
+static __global__ void sum_counts_kernel(const __grid_constant__ quantize_copy c, int64_t n) {
     __shared__ mpt_quantize_counts sum[GPU_THREADS];
     mpt_quantize_counts own = {0, 0, 0, 0, 0, 0, 0.0f, 0.0, 0.0, 0.0f};
     for (int64_t i = threadIdx.x; i < n; i += GPU_THREADS)
@@ -239,7 +240,8 @@ static __device__ __forceinline__ uint32_t code_at(const quantize_copy &c, int b
 }
 
 /* The same codes as [k, rows]: a thread has one, or a byte of two. */
-static __global__ void turn_kernel(quantize_copy c, int bits, int64_t row_bytes, int64_t n) {
+static __global__ void turn_kernel(const __grid_constant__ quantize_copy c, int bits,
+                                   int64_t row_bytes, int64_t n) {
     int64_t i = (int64_t)blockIdx.x * GPU_THREADS + threadIdx.x;
     if (i >= n)
         return;

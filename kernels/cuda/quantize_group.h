@@ -77,15 +77,27 @@ static __device__ __forceinline__ uint32_t group_most(const float v[GROUP]) {
     return most;
 }
 
+/* The same without NaN, for what has seen one. */
+static __device__ __forceinline__ uint32_t group_most_but_nan(const float v[GROUP],
+                                                              uint32_t limit) {
+    uint32_t most = 0;
+    GPU_UNROLL
+    for (int i = 0; i < GROUP; i++) {
+        uint32_t a = mpt_abs_bits(v[i]);
+        most = a <= limit && a > most ? a : most;
+    }
+    return most;
+}
+
+/* What mpt_quantize_amax_see makes of the group. */
 static __device__ __forceinline__ mpt_quantize_amax group_seen(const float v[GROUP],
                                                                uint32_t most) {
     mpt_quantize_amax seen = {most, false, false};
     if (most < MPT_INF_BITS)
         return seen;
-    seen.finite = 0;
-    GPU_UNROLL
-    for (int i = 0; i < GROUP; i++)
-        mpt_quantize_amax_see(&seen, v[i]);
+    seen.finite = group_most_but_nan(v, MPT_INF_BITS - 1u);
+    seen.inf = group_most_but_nan(v, MPT_INF_BITS) == MPT_INF_BITS;
+    seen.nan = most > MPT_INF_BITS;
     return seen;
 }
 
@@ -112,18 +124,17 @@ group_encode(const float v[GROUP], float encode, const mpt_random_key *key, uint
     return codes;
 }
 
-/* FP8 under one scale, where what is not finite stays visible. */
+/* Of FP8 under one scale: what is not finite stays visible. */
 template <mpt_dtype FORMAT>
-static __device__ group_codes<FORMAT>
-group_encode_visible(const float v[GROUP], const quantize_copy &c, float encode) {
-    group_codes<FORMAT> codes;
+static __device__ __forceinline__ void group_show(const float v[GROUP],
+                                                  group_codes<FORMAT> *codes) {
     GPU_UNROLL
     for (int i = 0; i < GROUP; i++) {
-        uint32_t code = mpt_quantize_code_of(&c.q, &c.constants.format, c.constants.propagate,
-                                             v[i], v[i] * encode, 0);
-        codes.word[i / 4] = i % 4 == 0 ? code : codes.word[i / 4] | code << (i % 4 * 8);
+        uint32_t *word = &codes->word[i / 4 % group_codes<FORMAT>::WORDS];
+        int at = i % 4 * 8;
+        uint32_t code = mpt_code_visible(FORMAT, v[i], *word >> at & 0xFFu);
+        *word = (*word & ~(0xFFu << at)) | code << at;
     }
-    return codes;
 }
 
 static __device__ __forceinline__ void group_put(uint8_t *to, const uint32_t (&word)[2]) {

@@ -121,7 +121,7 @@ static __device__ __forceinline__ void rotate(float v[GROUP], uint32_t signs) {
     butterfly<8>(v);
     GPU_UNROLL
     for (int i = 0; i < GROUP; i++)
-        v[i] = mpt_bits_float(mpt_encode(MPT_DTYPE_BF16, v[i] * 0.25f) << 16);
+        v[i] = mpt_bits_float(gpu_encode_bf16(v[i] * 0.25f) << 16);
 }
 
 /* ---- scales ---- */
@@ -152,6 +152,17 @@ static __device__ void put_scales(const tile_memory *m, const quantize_copy &c,
     }
 }
 
+/* mpt_quantize_block_scale, of which a kind has one branch. */
+template <class K>
+static __device__ __forceinline__ mpt_block_factors factors_of(const quantize_copy &c,
+                                                               float amax) {
+    const mpt_tensor_scale *t = &c.found->tensor;
+    if (K::FORMAT == MPT_DTYPE_E2M1)
+        return mpt_quantize_block_of_code(&c.q, t, mpt_block_scale(amax, &t->outer));
+    return K::BLOCK_K == 32 ? mpt_quantize_e8m0_block(&c.q, t, amax)
+                            : mpt_quantize_fp32_block(&c.q, t, amax);
+}
+
 template <class K>
 static __device__ void make_scales(tile_memory *m, const quantize_copy &c, const tile_side &s) {
     float *out = (float *)(c.codes + c.packed.scales);
@@ -159,7 +170,7 @@ static __device__ void make_scales(tile_memory *m, const quantize_copy &c, const
     for (int i = (int)threadIdx.x; i < K::ROWS * K::KS; i += GPU_THREADS) {
         int row = i % K::ROWS * K::BLOCK_ROWS, b = i / K::ROWS;
         float amax = mpt_bits_float(m->block[i]);
-        mpt_block_factors f = mpt_quantize_block_scale(&c.q, &c.found->tensor, amax);
+        mpt_block_factors f = factors_of<K>(c, amax);
         m->block[i] = mpt_float_bits(f.encode);
         m->code[i] = (uint8_t)f.code;
         if (!bytes && row < s.rows && b * K::BLOCK_K < s.groups * GROUP)
@@ -183,14 +194,16 @@ static __device__ __forceinline__ group_codes<K::FORMAT>
 codes_of(const tile_memory *m, const quantize_copy &c, const float v[GROUP], int at,
          uint64_t group, tile_found *found) {
     float encode = K::ONE ? c.found->tensor.scale : mpt_bits_float(m->block[at]);
+    group_codes<K::FORMAT> codes =
+        group_encode<K::FORMAT, K::STOCHASTIC>(v, encode, &c.found->key, group);
     if (K::ONE) {
         uint32_t most = group_most(v);
         if (found->wanted)
             mpt_quantize_amax_merge(&found->seen, group_seen(v, most));
-        if (most >= MPT_INF_BITS)
-            return group_encode_visible<K::FORMAT>(v, c, encode);
+        if (most >= MPT_INF_BITS && c.constants.propagate)
+            group_show<K::FORMAT>(v, &codes);
     }
-    return group_encode<K::FORMAT, K::STOCHASTIC>(v, encode, &c.found->key, group);
+    return codes;
 }
 
 template <class K>
@@ -306,7 +319,8 @@ struct tile_copies {
 };
 
 template <class K>
-static __global__ void __launch_bounds__(GPU_THREADS) tile_kernel(tile_copies p) {
+static __global__ void __launch_bounds__(GPU_THREADS)
+    tile_kernel(const __grid_constant__ tile_copies p) {
     __shared__ tile_memory m;
     load_tile(&m, p.x, p.rows, p.cols);
     clear_blocks(&m);
