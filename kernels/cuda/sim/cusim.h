@@ -52,6 +52,14 @@ struct stream {
 /* Runs, or records. `on` is a stream, or NULL. */
 void launch(const char *kernel, dim3 grid, dim3 block, size_t shared, void *on,
             std::function<void()> body);
+
+/* The same for a kernel and its arguments, which have their values now, not when it runs. */
+template <class K, class... A>
+void launch_with(const char *name, dim3 grid, dim3 block, size_t shared, void *on, K kernel,
+                 A... arguments) {
+    launch(name, grid, block, shared, on, [=] { kernel(arguments...); });
+}
+
 void launch_host(void *on, std::function<void()> body);
 
 /* Runs a record now. */
