@@ -19,9 +19,17 @@ struct norm_job {
     float eps;
 };
 
+/* What is kept is addressed by constants alone; the other loops are not to be unrolled, which
+ * would take registers. */
+#if defined(__CUDA_ARCH__)
+#define NORM_UNROLL _Pragma("unroll (VECTORS ? VECTORS : 1)")
+#else
+#define NORM_UNROLL
+#endif
+
 /* The vectors of a slice that are this thread's: j-th, and from where on it is. */
 #define NORM_EACH(j, c)                                                                        \
-    GPU_UNROLL                                                                                 \
+    NORM_UNROLL                                                                                \
     for (int64_t j = 0, c = gpu_team<THREADS>::rank() * GPU_VECTOR;                            \
          VECTORS ? j < VECTORS : c < k.n; j++, c += (int64_t)THREADS * GPU_VECTOR)
 

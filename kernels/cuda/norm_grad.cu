@@ -5,17 +5,21 @@
 #include "kernels/cuda/fold.h"
 #include "kernels/cuda/norm.h"
 
-/* One slice of one row: the kept inputs, and what was summed up over it. Three inputs and their
- * sums are too much for the registers: those of a gated norm are read again. */
-template <norm_kind KIND, int VECTORS> struct norm_row {
-    norm_slice<VECTORS, (VECTORS > 0) && KIND != NORM_GATED> x, z, dy;
+/* One slice of one row: the kept inputs, and what was summed up over it. Not all fit in the
+ * registers: a gated norm's three are read again, and a layernorm's dy where a block is large.
+ */
+template <norm_kind KIND, int THREADS, int VECTORS> struct norm_row {
+    static const bool KEPT = VECTORS > 0 && KIND != NORM_GATED;
+    norm_slice<VECTORS, KEPT> x, z;
+    norm_slice<VECTORS, KEPT && (KIND == NORM_RMS || THREADS < 512)> dy;
     float mean, r;
     float shift, dot; /* means of dy w and of dy w unit(x), as dx loses them */
 };
 
 template <norm_kind KIND, int THREADS, int VECTORS>
-static __device__ __forceinline__ void
-norm_measure(const norm_job &k, int64_t at, int64_t feature, norm_row<KIND, VECTORS> *row) {
+static __device__ __forceinline__ void norm_measure(const norm_job &k, int64_t at,
+                                                    int64_t feature,
+                                                    norm_row<KIND, THREADS, VECTORS> *row) {
     float squares = 0, shift = 0, dot = 0, none = 0, n = (float)k.n;
     row->mean = KIND == NORM_LAYER ? norm_mean<THREADS>(k, at, &row->x) : 0;
     NORM_EACH(j, c) {
@@ -65,8 +69,8 @@ static __device__ __forceinline__ void norm_add(float *to, const gpu_vector &x, 
 
 template <norm_kind KIND, int THREADS, int VECTORS>
 static __device__ __forceinline__ void
-norm_row_grad(const norm_job &k, int64_t at, int64_t feature, norm_row<KIND, VECTORS> *row,
-              gpu_vector *dw, gpu_vector *db) {
+norm_row_grad(const norm_job &k, int64_t at, int64_t feature,
+              norm_row<KIND, THREADS, VECTORS> *row, gpu_vector *dw, gpu_vector *db) {
     NORM_EACH(j, c) {
         int64_t left = k.n - c;
         gpu_vector x = row->x.again(k.x, j, at + c, left), v = x, z, unit;
@@ -116,7 +120,7 @@ static __global__ void __launch_bounds__(gpu_team<THREADS>::BLOCK)
         }
     for (int64_t t = gpu_piece(k.n_rows, k.n_pieces, piece); t < end; t++) {
         int64_t at = (t * k.n_groups + group) * k.n;
-        norm_row<KIND, VECTORS> row;
+        norm_row<KIND, THREADS, VECTORS> row;
         norm_measure<KIND, THREADS>(k, at, feature, &row);
         norm_row_grad<KIND, THREADS>(k, at, feature, &row, dw, db);
     }
