@@ -225,10 +225,24 @@ static inline float device_recorded(const mpt_quantize_job *job, float before) {
     return before;
 }
 
-/* Runs a job as mpt_ref_quantize_operand does, but for stands_for. An amax that a device does
- * not put out is that which it records. */
+/* What codes and scales stand for, which is no output of a device; without a rotation. */
+static inline void device_stand_for(const mpt_quantize_job *job) {
+    mpt_quantize_shape s = mpt_quantize_shape_of(job);
+    float *y = malloc((size_t)(s.rows * s.k_in + 1) * sizeof *y);
+    assert_non_null(y);
+    mpt_dequantize(job, y);
+    for (int64_t r = 0; r < s.rows; r++)
+        for (int64_t k = 0; k < s.k_in; k++)
+            job->stands_for[r * s.k + k] = y[r * s.row_stride + k * s.k_stride];
+    free(y);
+}
+
+/* Runs a job as mpt_ref_quantize_operand does. An amax that a device does not put out is that
+ * which it records. */
 static inline void device_operand(const mpt_quantize_job *job) {
     device_run(job->column ? NULL : job, job->column ? job : NULL, true, true);
+    if (job->stands_for && job->codes)
+        device_stand_for(job);
     if (job->amax && job->q->outer == MPT_OUTER_NONE)
         *job->amax = device_recorded(job, 0);
 }
