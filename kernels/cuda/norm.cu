@@ -23,22 +23,31 @@ struct norm_job {
     for (int64_t j = 0, c = gpu_team<THREADS>::rank() * GPU_VECTOR;                            \
          VECTORS ? j < VECTORS : c < k.n; j++, c += (int64_t)THREADS * GPU_VECTOR)
 
-/* Slices that are kept are whole vectors at aligned addresses: the host sees to that. */
+/* Slices that are kept are whole vectors at aligned addresses, as the host sees to: no code is
+ * made for others. */
 template <int VECTORS>
 static __device__ __forceinline__ gpu_vector norm_load(const gpu_tensor &t, int64_t at,
                                                        int64_t left) {
     if (!VECTORS)
         return gpu_load(t, at, left);
-    return left > 0 ? gpu_load_whole(t, at) : gpu_vector{};
+    if (left <= 0)
+        return gpu_vector{};
+    if (t.storage == MPT_STORAGE_HOST)
+        return gpu_get_floats<GPU_VECTOR>((const float *)t.data + at, GPU_VECTOR, true);
+    return gpu_get_codes<GPU_VECTOR>((const uint16_t *)t.data + at, GPU_VECTOR, true,
+                                     t.storage == MPT_STORAGE_FP16);
 }
 
 template <int VECTORS>
 static __device__ __forceinline__ void norm_store(const gpu_tensor &t, int64_t at, int64_t left,
                                                   const gpu_vector &x) {
-    if (!VECTORS)
+    if (!VECTORS || (t.storage == MPT_STORAGE_HOST && t.dtype != MPT_DTYPE_FP32))
         gpu_store(t, at, left, x);
+    else if (left > 0 && t.storage == MPT_STORAGE_HOST)
+        gpu_put_floats<GPU_VECTOR>((float *)t.data + at, GPU_VECTOR, true, x);
     else if (left > 0)
-        gpu_store_whole(t, at, x);
+        gpu_put_codes<GPU_VECTOR>((uint16_t *)t.data + at, GPU_VECTOR, true,
+                                  t.storage == MPT_STORAGE_FP16, x);
 }
 
 /* What this thread has of one slice of one tensor; of no VECTORS, nothing is kept. */
@@ -241,7 +250,7 @@ static __global__ void __launch_bounds__(gpu_team<THREADS>::BLOCK)
     gpu_vector dw[VECTORS ? VECTORS : 1] = {}, db[VECTORS ? VECTORS : 1] = {};
     k.dw += piece * k.stride;
     k.db = KIND == NORM_LAYER && k.db ? k.db + piece * k.stride : NULL;
-    gpu_tensor to = gpu_floats(k.dw, 0), to_bias = gpu_floats(k.db, 0);
+    gpu_tensor to = gpu_scratch(k.dw), to_bias = gpu_scratch(k.db);
     if (!VECTORS)
         NORM_EACH(j, c) {
             norm_store<VECTORS>(to, feature + c, k.n - c, dw[0]);

@@ -70,8 +70,8 @@ static void rope_run(const mpt_kernel_args *args, float sign) {
     rope_job k = {};
     k.x = gpu_in(args, 0);
     k.y = gpu_out(args, 0);
-    k.cosine = gpu_floats(args->scratch, 0);
-    k.sine = gpu_floats((float *)args->scratch + rope_table_floats(a), 0);
+    k.cosine = gpu_scratch(args->scratch);
+    k.sine = gpu_scratch((float *)args->scratch + rope_table_floats(a));
     k.rope = a->rope;
     k.n_tokens = gpu_rows(&args->in[0]);
     k.sequence = a->sequence;

@@ -74,7 +74,7 @@ static __global__ void bias_kernel(gpu_tensor dy, float *partial, int64_t n_rows
         for (int k = 0; k < GPU_VECTOR; k++)
             sum.v[k] += x.v[k];
     }
-    gpu_store(gpu_floats(partial, 0), piece * stride + i, n - i, sum);
+    gpu_store(gpu_scratch(partial), piece * stride + i, n - i, sum);
 }
 
 extern "C" size_t mpt_cuda_bias_grad_scratch(const mpt_graph *graph, const mpt_node *node,

@@ -5,9 +5,35 @@
 #define MPT_KERNELS_CUDA_TEAMS_H
 
 #include "kernels/cuda/reduce.h"
-#include "kernels/cuda/vectors.h"
+#include "kernels/cuda/values.h"
 
 enum { GPU_WARP_TEAMS = 4 };
+
+/* ---- a row's vectors ---- */
+
+typedef gpu_floats<GPU_VECTOR> gpu_vector;
+
+static __host__ __device__ __forceinline__ int64_t gpu_vectors(int64_t n) {
+    return (n + GPU_VECTOR - 1) / GPU_VECTOR;
+}
+
+/* Elements i ... i + 7, of which the first `left` are the row's; it may be more than 8. */
+static __device__ __forceinline__ gpu_vector gpu_load(const gpu_tensor &t, int64_t i,
+                                                      int64_t left) {
+    return gpu_get_n<GPU_VECTOR>(t, i, i + left);
+}
+
+static __device__ __forceinline__ void gpu_store(const gpu_tensor &t, int64_t i, int64_t left,
+                                                 const gpu_vector &x) {
+    gpu_put_n<GPU_VECTOR>(t, i, i + left, x);
+}
+
+/* A part of a node's scratch as a tensor of float32. */
+static __host__ __device__ __forceinline__ gpu_tensor gpu_scratch(void *data) {
+    return {data, MPT_DTYPE_FP32, MPT_STORAGE_HOST, 0};
+}
+
+/* ---- teams ---- */
 
 /* Sums of a and of b over a block of THREADS. */
 template <int THREADS, typename T>

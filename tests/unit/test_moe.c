@@ -233,9 +233,9 @@ static void balance(const float load[4], float factor, float bias[4]) {
     mpt_node node = {.op = MPT_OP_moe_balance, .n_in = 3, .n_out = 1, .attrs.rate = 0.25f};
     float loads[4];
     memcpy(loads, load, sizeof loads);
-    mpt_tensor in[] = {{bias, MPT_DTYPE_FP32, 1, {4}},
-                       {loads, MPT_DTYPE_FP32, 1, {4}},
-                       {&factor, MPT_DTYPE_FP32, 1, {1}}};
+    mpt_tensor in[] = {{.data = bias, .dtype = MPT_DTYPE_FP32, .rank = 1, .dims = {4}},
+                       {.data = loads, .dtype = MPT_DTYPE_FP32, .rank = 1, .dims = {4}},
+                       {.data = &factor, .dtype = MPT_DTYPE_FP32, .rank = 1, .dims = {1}}};
     mpt_run_env env = {.n_threads = 1};
     op_kernel(mpt_kernels_ref, MPT_OP_moe_balance)
         ->run(&(mpt_kernel_args){&node, in, in, NULL, &env, NULL});
