@@ -223,15 +223,23 @@ static __device__ __forceinline__ void tile_rows(float (&cells)[N][4], const uin
     }
 }
 
-static __device__ __forceinline__ uint32_t tile_pair(uint16_t low, uint16_t high) {
-    return (uint32_t)low | (uint32_t)high << 16;
-}
-
-/* Columns 8 n ... of rows k ... k + 15, as the second factor. */
-static __device__ __forceinline__ void tile_turned(uint32_t (&to)[2], const uint16_t *at,
+/* 16 rows of 16 columns of a tile as two second factors, of the first 8 columns and the others:
+ * rows are what is summed over, so pairs of them make a register. ldmatrix.trans does it at
+ * once, lane l giving the address of row l % 16, of the second columns from lane 16 on. */
+static __device__ __forceinline__ void tile_turned(uint32_t (&to)[2][2], const uint16_t *from,
                                                    int stride) {
-    to[0] = tile_pair(at[0], at[stride]);
-    to[1] = tile_pair(at[8 * stride], at[9 * stride]);
+#if defined(__CUDA_ARCH__)
+    const uint16_t *row = from + tile_lane() % 16 * stride + tile_lane() / 16 * 8;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0][0]), "=r"(to[0][1]), "=r"(to[1][0]), "=r"(to[1][1])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row)));
+#else
+    for (int i = 0; i < 4; i++) {
+        const uint16_t *at =
+            from + (tile_lane() % 4 * 2 + i % 2 * 8) * stride + tile_lane() / 4 + i / 2 * 8;
+        to[i / 2][i % 2] = (uint32_t)at[0] | (uint32_t)at[stride] << 16;
+    }
+#endif
 }
 
 /* acc += X B, with X in cells (16 rows of 16 K columns) and B's 16 K rows in shared memory, the
@@ -241,10 +249,9 @@ template <int WIDTH, int PARTS, int PB, int K>
 static __device__ __forceinline__ void
 tile_cols(float (&acc)[WIDTH / 8][4], const float (&x)[2 * K][4], const uint16_t *b, int cols) {
     enum { STRIDE = WIDTH + TILE_PAD, SIZE = 16 * K * STRIDE, CUTS = PB == 1 ? PARTS : 1 };
-    const uint16_t *my_b = b + tile_lane() % 4 * 2 * STRIDE + tile_lane() / 4;
     TILE_UNROLL
     for (int k = 0; k < K; k++) {
-        uint32_t fa[CUTS][4], fb[2];
+        uint32_t fa[CUTS][4], fb[2][2];
         float rest[8];
         TILE_UNROLL
         for (int i = 0; i < 8; i++)
@@ -257,13 +264,13 @@ tile_cols(float (&acc)[WIDTH / 8][4], const float (&x)[2 * K][4], const uint16_t
             TILE_ROLL
             for (int pb = 0; pb < PB && part + pb < TILE_ORDERS; pb++) {
                 TILE_UNROLL
-                for (int n = 0; n < WIDTH / 8; n++) {
+                for (int n = 0; n < WIDTH / 8; n += 2) {
                     if (n % 4 == 0 && 8 * n >= cols)
                         break;
-                    tile_turned(fb, my_b + pb * SIZE + 16 * k * STRIDE + 8 * n, STRIDE);
+                    tile_turned(fb, b + pb * SIZE + 16 * k * STRIDE + 8 * n, STRIDE);
                     TILE_UNROLL
-                    for (int i = 0; i < CUTS; i++)
-                        tile_mma(acc[n], fa[i], fb);
+                    for (int i = 0; i < CUTS * 2; i++)
+                        tile_mma(acc[n + i % 2], fa[i / 2], fb[i % 2]);
                 }
             }
         }
