@@ -89,17 +89,22 @@ static quantize_copy fill_copy(const mpt_kernel_args *args, bool column) {
     return c;
 }
 
-/* Rotation, amax, and all that follows from them. */
-static void find(const quantize_copy &c, mpt_gpu *gpu) {
-    bool history = c.history && c.records;
-    quantize_begin(c, gpu);
-    /* A static scale asks for the values only where they cannot say NaN themselves. */
+/* Whether the tensor's amax is asked for, of values as they are. A static scale asks for it
+ * only where elements cannot say NaN themselves. */
+static bool wants_plain(const quantize_copy &c) {
     bool one =
         c.constants.one && (c.q.scale.kind != MPT_SCALING_STATIC || !mpt_has_nan(c.q.format));
+    return c.q.hadamard.size == 0 &&
+           (one || c.q.outer == MPT_OUTER_TENSOR || (c.history && c.records));
+}
+
+/* Rotation, amax, and all that follows from them. */
+static void find(const quantize_copy &c, mpt_gpu *gpu) {
+    quantize_begin(c, gpu);
     if (c.q.hadamard.size)
         quantize_rotate(c, gpu);
-    else if (one || c.q.outer == MPT_OUTER_TENSOR || history)
-        quantize_amax(c, gpu);
+    else if (wants_plain(c))
+        quantize_amax(c, nullptr, gpu);
     quantize_settle(c, gpu);
 }
 
@@ -124,25 +129,55 @@ static void raise(const quantize_copy &c, mpt_gpu *gpu) {
         quantize_raise(c, gpu);
 }
 
-/* One copy, or both; NULL: it is not wanted. */
-static void run_copies(quantize_copy *row, quantize_copy *col, mpt_gpu *gpu) {
-    bool row_tile = row && prepare_tile(row, false), col_tile = col && prepare_tile(col, true);
-    if (row)
-        find(*row, gpu);
-    if (col)
-        find(*col, gpu);
-    if (row_tile && col_tile) {
-        quantize_tile_both(*row, *col, gpu);
+static void make(const quantize_copy &c, bool tile, bool column, mpt_gpu *gpu) {
+    if (tile)
+        quantize_tile(c, column, gpu);
+    else
+        quantize_blocks(c, gpu);
+    raise(c, gpu);
+}
+
+static void run_one(quantize_copy *c, bool column, mpt_gpu *gpu) {
+    bool tile = prepare_tile(c, column);
+    if (tile && c->q.hadamard.size) {
+        quantize_begin(*c, gpu);
+        quantize_tile_amax(*c, nullptr, gpu);
+        quantize_settle(*c, gpu);
     } else {
-        if (row)
-            row_tile ? quantize_tile(*row, false, gpu) : quantize_blocks(*row, gpu);
-        if (col)
-            col_tile ? quantize_tile(*col, true, gpu) : quantize_blocks(*col, gpu);
+        find(*c, gpu);
     }
-    if (row)
-        raise(*row, gpu);
-    if (col)
-        raise(*col, gpu);
+    make(*c, tile, column, gpu);
+}
+
+/* Both amaxes of copies that are made by tiles, in one read where both are wanted now. */
+static void find_both(const quantize_copy &row, const quantize_copy &col, mpt_gpu *gpu) {
+    bool row_now = wants_plain(row) && !row.late, col_now = wants_plain(col) && !col.late;
+    bool turns = col.q.hadamard.size != 0;
+    bool together = row_now && (turns || col_now);
+    quantize_begin(row, gpu);
+    quantize_begin(col, gpu);
+    if (turns)
+        quantize_tile_amax(col, together ? row.found : nullptr, gpu);
+    else if (wants_plain(col))
+        quantize_amax(col, together ? row.found : nullptr, gpu);
+    if (wants_plain(row) && !together)
+        quantize_amax(row, nullptr, gpu);
+    quantize_settle(row, gpu);
+    quantize_settle(col, gpu);
+}
+
+static void run_both(quantize_copy *row, quantize_copy *col, mpt_gpu *gpu) {
+    if (!quantize_tile_takes(*row, false) || !quantize_tile_takes(*col, true)) {
+        run_one(row, false, gpu);
+        run_one(col, true, gpu);
+        return;
+    }
+    (void)prepare_tile(row, false);
+    (void)prepare_tile(col, true);
+    find_both(*row, *col, gpu);
+    quantize_tile_both(*row, *col, gpu);
+    raise(*row, gpu);
+    raise(*col, gpu);
 }
 
 /* ---- quantize ---- */
@@ -176,8 +211,10 @@ extern "C" void mpt_cuda_quantize(const mpt_kernel_args *args) {
     }
     if (in_turn(a))
         run_in_turn(row, col, place_source(row, &room), args->gpu);
+    else if (a->has_row && a->has_col)
+        run_both(&row, &col, args->gpu);
     else
-        run_copies(a->has_row ? &row : nullptr, a->has_col ? &col : nullptr, args->gpu);
+        run_one(a->has_row ? &row : &col, !a->has_row, args->gpu);
 }
 
 /* A tensor without data, of a value whose shape is all that is known yet. */

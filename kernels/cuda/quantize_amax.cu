@@ -3,7 +3,7 @@
  * Magnitudes are found by atomic maxima over the bits of floats, which do not depend on the
  * order of threads. Rotation is done tile by tile in shared memory, each butterfly one addition
  * and one subtraction as in numerics_scale.h. All are bound by memory. */
-#include "kernels/cuda/quantize_copy.h"
+#include "kernels/cuda/quantize_group.h"
 
 /* ---- the beginning ---- */
 
@@ -50,8 +50,8 @@ static __device__ __forceinline__ void see_vector(const gpu_tensor &x, int64_t i
         }
 }
 
-static __global__ void amax_kernel(const __grid_constant__ quantize_copy c, int64_t n_vectors,
-                                   int per_vector) {
+static __global__ void amax_kernel(const __grid_constant__ quantize_copy c,
+                                   quantize_found *also, int64_t n_vectors, int per_vector) {
     mpt_quantize_amax seen = {0, false, false};
     if (quantize_is_late(c))
         return;
@@ -59,15 +59,17 @@ static __global__ void amax_kernel(const __grid_constant__ quantize_copy c, int6
     GPU_EACH(i, c.x.n - n_vectors * per_vector)
     mpt_quantize_amax_see(&seen, gpu_get(c.x, n_vectors * per_vector + i));
     quantize_publish(c.found, seen);
+    if (also)
+        quantize_publish(also, seen);
 }
 
-void quantize_amax(const quantize_copy &c, mpt_gpu *gpu) {
+void quantize_amax(const quantize_copy &c, quantize_found *also, mpt_gpu *gpu) {
     bool wide = c.x.storage == MPT_STORAGE_HOST, half = c.x.storage == MPT_STORAGE_FP16;
     int per_vector = wide ? 4 : 8;
     int64_t n = half || (uintptr_t)c.x.data % 16 != 0 ? 0 : c.x.n / per_vector;
     int64_t most = n > c.x.n - n * per_vector ? n : c.x.n - n * per_vector;
     unsigned blocks = quantize_grid(most), enough = 8u * (unsigned)gpu->n_multiprocessors;
-    GPU_LAUNCH(amax_kernel, blocks < enough ? blocks : enough, GPU_THREADS, 0, gpu, c, n,
+    GPU_LAUNCH(amax_kernel, blocks < enough ? blocks : enough, GPU_THREADS, 0, gpu, c, also, n,
                per_vector);
 }
 
@@ -161,6 +163,59 @@ static __global__ void unrotate_kernel(const __grid_constant__ quantize_copy c, 
 
 void quantize_unrotate(const quantize_copy &c, float *y, mpt_gpu *gpu) {
     GPU_LAUNCH(unrotate_kernel, tiles_of(c), GPU_THREADS, 0, gpu, c, y);
+}
+
+/* ---- the amax of rotated columns, without keeping them ---- */
+
+/* Rounding keeps the order of magnitudes, so that of the largest is the largest, where it is
+ * not past the end of BF16's range. */
+static __device__ __forceinline__ void see_rotated(float v[GROUP], uint32_t signs,
+                                                   mpt_quantize_amax *seen) {
+    float kept[GROUP];
+    GPU_UNROLL
+    for (int i = 0; i < GROUP; i++)
+        kept[i] = v[i];
+    rotate_sums(v, signs);
+    uint32_t most = mpt_float_bits(mpt_bits_float(group_most(v)) * 0.25f);
+    if (most < 0x7F7F0000u) {
+        mpt_quantize_amax one = {gpu_encode_bf16(mpt_bits_float(most)) << 16, false, false};
+        mpt_quantize_amax_merge(seen, one);
+        return;
+    }
+    rotate(kept, signs);
+    mpt_quantize_amax_merge(seen, group_seen(kept, group_most(kept)));
+}
+
+/* A thread has a group of two neighbouring columns, from memory. */
+static __global__ void tile_amax_kernel(const __grid_constant__ quantize_copy c,
+                                        quantize_found *plain, int64_t n) {
+    mpt_quantize_amax seen = {0, false, false}, raw = {0, false, false};
+    const uint32_t *x = (const uint32_t *)c.x.data;
+    int64_t pairs = c.shape.rows / 2;
+    uint32_t signs = c.found->signs[0];
+    float v[2][GROUP];
+    GPU_EACH(i, n) {
+        const uint32_t *at = x + i / pairs * GROUP * pairs + i % pairs;
+        GPU_UNROLL
+        for (int k = 0; k < GROUP; k++)
+            pair_values(at[k * pairs], k, v);
+        GPU_UNROLL
+        for (int j = 0; j < 2; j++) {
+            if (plain)
+                mpt_quantize_amax_merge(&raw, group_seen(v[j], group_most(v[j])));
+            see_rotated(v[j], signs, &seen);
+        }
+    }
+    quantize_publish(c.found, seen);
+    if (plain)
+        quantize_publish(plain, raw);
+}
+
+void quantize_tile_amax(const quantize_copy &col, quantize_found *plain, mpt_gpu *gpu) {
+    int64_t n = col.shape.rows / 2 * col.shape.groups;
+    unsigned blocks = quantize_grid(n), enough = 8u * (unsigned)gpu->n_multiprocessors;
+    GPU_LAUNCH(tile_amax_kernel, blocks < enough ? blocks : enough, GPU_THREADS, 0, gpu, col,
+               plain, n);
 }
 
 /* ---- the scale of the tensor ---- */

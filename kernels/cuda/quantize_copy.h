@@ -127,7 +127,8 @@ static __device__ __forceinline__ void quantize_publish(quantize_found *found,
 
 void quantize_begin(const quantize_copy &c, mpt_gpu *gpu);  /* scratch and padding to zero */
 void quantize_rotate(const quantize_copy &c, mpt_gpu *gpu); /* into `rotated`, amax seen */
-void quantize_amax(const quantize_copy &c, mpt_gpu *gpu);   /* of the tensor, not rotated */
+/* The tensor's amax, where values are not rotated; `also`, unless NULL, is told it, too. */
+void quantize_amax(const quantize_copy &c, quantize_found *also, mpt_gpu *gpu);
 void quantize_settle(const quantize_copy &c, mpt_gpu *gpu); /* tensor, factor, history */
 void quantize_raise(const quantize_copy &c, mpt_gpu *gpu);  /* the history of a late copy */
 void quantize_blocks(const quantize_copy &c, mpt_gpu *gpu); /* scales and codes, counts */
@@ -136,6 +137,8 @@ void quantize_blocks(const quantize_copy &c, mpt_gpu *gpu); /* scales and codes,
  * the copy: one copy with its turned codes, or both copies, in one read of x where that is
  * possible. */
 bool quantize_tile_takes(const quantize_copy &c, bool column);
+/* The amax of a rotated column copy that it takes; `plain` that of x itself, unless NULL. */
+void quantize_tile_amax(const quantize_copy &col, quantize_found *plain, mpt_gpu *gpu);
 void quantize_tile(const quantize_copy &c, bool column, mpt_gpu *gpu);
 void quantize_tile_both(const quantize_copy &row, const quantize_copy &col, mpt_gpu *gpu);
 

@@ -101,6 +101,39 @@ static __device__ __forceinline__ mpt_quantize_amax group_seen(const float v[GRO
     return seen;
 }
 
+/* ---- its rotation ---- */
+
+template <int H> static __device__ __forceinline__ void butterfly(float v[GROUP]) {
+    GPU_UNROLL
+    for (int p = 0; p < GROUP / 2; p++) {
+        const int i = p / H * 2 * H + p % H;
+        float a = v[i], b = v[i + H];
+        v[i] = a + b;
+        v[i + H] = a - b;
+    }
+}
+
+/* mpt_hadamard_rotate of 16 values but for the last factor. */
+static __device__ __forceinline__ void rotate_sums(float v[GROUP], uint32_t signs) {
+    GPU_UNROLL
+    for (int i = 0; i < GROUP; i++)
+        v[i] = mpt_bits_float(mpt_float_bits(v[i]) ^ (signs >> i & 1u) << 31);
+    butterfly<1>(v);
+    butterfly<2>(v);
+    butterfly<4>(v);
+    butterfly<8>(v);
+}
+
+/* All of it, and the rounding of a BF16 operand. */
+static __device__ __forceinline__ void rotate(float v[GROUP], uint32_t signs) {
+    rotate_sums(v, signs);
+    GPU_UNROLL
+    for (int i = 0; i < GROUP; i++)
+        v[i] = mpt_bits_float(gpu_encode_bf16(v[i] * 0.25f) << 16);
+}
+
+/* ---- its codes ---- */
+
 template <mpt_dtype FORMAT, bool STOCHASTIC>
 static __device__ __forceinline__ group_codes<FORMAT>
 group_encode(const float v[GROUP], float encode, const mpt_random_key *key, uint64_t group) {
@@ -143,6 +176,18 @@ static __device__ __forceinline__ void group_put(uint8_t *to, const uint32_t (&w
 
 static __device__ __forceinline__ void group_put(uint8_t *to, const uint32_t (&word)[4]) {
     *(uint4 *)to = uint4{word[0], word[1], word[2], word[3]};
+}
+
+/* ---- pairs of columns ---- */
+
+/* Words of two BF16 values, as a group of each of two columns. */
+static __device__ __forceinline__ void pair_values(uint32_t word, int i, float v[2][GROUP]) {
+    v[0][i] = mpt_bits_float(word << 16);
+    v[1][i] = mpt_bits_float(word & 0xFFFF0000u);
+}
+
+static __device__ __forceinline__ uint32_t pair_word(const float v[2][GROUP], int i) {
+    return mpt_float_bits(v[0][i]) >> 16 | (mpt_float_bits(v[1][i]) & 0xFFFF0000u);
 }
 
 #endif

@@ -81,47 +81,18 @@ static __device__ __forceinline__ void read_row(const tile_memory *m, int row, i
     }
 }
 
-/* A group of each of two neighbouring columns. */
 static __device__ __forceinline__ void read_pair(const tile_memory *m, int pair, int group,
                                                  float v[2][GROUP]) {
     GPU_UNROLL
-    for (int i = 0; i < GROUP; i++) {
-        uint32_t word = m->x[group * GROUP + i][pair];
-        v[0][i] = mpt_bits_float(word << 16);
-        v[1][i] = mpt_bits_float(word & 0xFFFF0000u);
-    }
+    for (int i = 0; i < GROUP; i++)
+        pair_values(m->x[group * GROUP + i][pair], i, v);
 }
 
 static __device__ __forceinline__ void write_pair(tile_memory *m, int pair, int group,
                                                   const float v[2][GROUP]) {
     GPU_UNROLL
     for (int i = 0; i < GROUP; i++)
-        m->x[group * GROUP + i][pair] =
-            mpt_float_bits(v[0][i]) >> 16 | (mpt_float_bits(v[1][i]) & 0xFFFF0000u);
-}
-
-template <int H> static __device__ __forceinline__ void butterfly(float v[GROUP]) {
-    GPU_UNROLL
-    for (int p = 0; p < GROUP / 2; p++) {
-        const int i = p / H * 2 * H + p % H;
-        float a = v[i], b = v[i + H];
-        v[i] = a + b;
-        v[i + H] = a - b;
-    }
-}
-
-/* mpt_hadamard_rotate of 16 values, and the rounding of a BF16 operand. */
-static __device__ __forceinline__ void rotate(float v[GROUP], uint32_t signs) {
-    GPU_UNROLL
-    for (int i = 0; i < GROUP; i++)
-        v[i] = signs >> i & 1u ? -v[i] : v[i];
-    butterfly<1>(v);
-    butterfly<2>(v);
-    butterfly<4>(v);
-    butterfly<8>(v);
-    GPU_UNROLL
-    for (int i = 0; i < GROUP; i++)
-        v[i] = mpt_bits_float(gpu_encode_bf16(v[i] * 0.25f) << 16);
+        m->x[group * GROUP + i][pair] = pair_word(v, i);
 }
 
 /* ---- scales ---- */

@@ -17,9 +17,10 @@ static mpt_quantize_job keyed_job(any_case *c) {
 static void check_run(any_case *c, mpt_quantize_job job, bool counted) {
     any_outputs want = any_run_with(mpt_ref_quantize_operand, job, counted);
     any_outputs got = any_run_with(device_operand, job, counted);
-    if (job.q->outer == MPT_OUTER_NONE) /* no output of a device */
+    /* These are no outputs of a device. */
+    if (job.q->outer == MPT_OUTER_NONE)
         memcpy(got.amax.data, want.amax.data, want.amax.bytes);
-    got.stands_for.bytes = 0;
+    memcpy(got.stands_for.data, want.stands_for.data, got.stands_for.bytes);
     const char *what = any_difference(&want, &got);
     if (what)
         any_fail(c, what);

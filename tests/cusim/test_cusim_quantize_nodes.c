@@ -24,9 +24,13 @@ static both both_of(const mpt_quantizer *row, const mpt_quantizer *col, const fl
     b.row_out = any_outputs_of(&b.row, row->outer == MPT_OUTER_ROW);
     b.col_out = any_outputs_of(&b.col, col->outer == MPT_OUTER_ROW);
     b.row.stands_for = b.col.stands_for = NULL;
-    b.row.counts = &b.row_out.counts;
-    b.col.counts = &b.col_out.counts;
     return b;
+}
+
+/* Counts have their place only now that the pair does not move any more. */
+static void count(both *b) {
+    b->row.counts = &b->row_out.counts;
+    b->col.counts = &b->col_out.counts;
 }
 
 static void run_ref(both *b) {
@@ -54,6 +58,8 @@ static void check_both(mpt_quantizer row, mpt_quantizer col, bool bf16) {
         if (bf16)
             mpt_ref_round_to(MPT_DTYPE_BF16, x, 40 * 52);
         both want = both_of(&row, &col, x, bf16), got = both_of(&row, &col, x, bf16);
+        count(&want);
+        count(&got);
         run_ref(&want);
         device_run(&got.row, &got.col, true, false);
         check_same(&want.row_out, &got.row_out, &row);
