@@ -18,7 +18,7 @@
 #include "kernels/cuda/sim/cusim.h"
 #define GPU_LAUNCH(kernel, grid, block, shared, gpu, ...)                                      \
     ::cusim::launch(#kernel, (grid), (block), (shared), (gpu)->stream,                         \
-                    [=] { kernel(__VA_ARGS__); })
+                    ::cusim::bound(kernel, __VA_ARGS__))
 #define GPU_DYNAMIC_SHARED(type, name) type *name = (type *)::cusim::dynamic_shared()
 #endif
 

@@ -123,10 +123,11 @@ static void test_train_when_nemotron_h_then_losses_are_refs_within_bound(void **
 
 static void test_train_when_fp8_delayed_then_losses_are_refs_within_bound(void **state) {
     (void)state;
-    check(gpt2,
-          "{ rules = { rule { 'linear', use = gemm { weight = e4m3 { scale = delayed }, "
-          "activation = e4m3 { scale = delayed }, gradient = e5m2 { scale = delayed } } } "
-          "} }");
+    check(gpt2, "{ rules = { rule { 'linear', use = gemm { weight = e4m3 { scale = delayed { "
+                "history = 4 } }, "
+                "activation = e4m3 { scale = delayed { history = 4 } }, gradient = e5m2 { "
+                "scale = delayed { history = 4 } } } } "
+                "} }");
 }
 
 static const struct CMUnitTest cases[] = {
