@@ -5,15 +5,12 @@
 #include "kernels/cuda/lt.h"
 #include "kernels/cuda/runtime.h"
 
-enum { WORKSPACE_BYTES = 32 << 20 }; /* what cuBLASLt wants on SM90 and later, one a stream */
-
 static bool open_all(mpt_ctx *ctx, mpt_gpu *gpu) {
     if (!mpt_gpu_open(gpu))
         return false;
     if (mpt_lt_create(ctx, &gpu->lt) != MPT_OK)
         gpu->error = "cuBLASLt does not start";
-    gpu->workspace = mpt_gpu_alloc(gpu, WORKSPACE_BYTES);
-    gpu->workspace_bytes = gpu->workspace ? WORKSPACE_BYTES : 0;
+    gpu->workspace = mpt_gpu_alloc(gpu, gpu->workspace_bytes);
     if (!gpu->workspace && !gpu->error)
         gpu->error = "its memory is full";
     return !gpu->error;

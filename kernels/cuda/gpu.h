@@ -17,9 +17,8 @@
 #else
 #include "kernels/cuda/sim/cusim.h"
 #define GPU_LAUNCH(kernel, grid, block, shared, gpu, ...)                                      \
-    ::cusim::launch_with(                                                                      \
-        #kernel, (grid), (block), (shared), (gpu)->stream,                                     \
-        [=](auto... arguments) { kernel(arguments...); }, __VA_ARGS__)
+    ::cusim::launch(#kernel, (grid), (block), (shared), (gpu)->stream,                         \
+                    ::cusim::bound(kernel, __VA_ARGS__))
 #define GPU_DYNAMIC_SHARED(type, name) type *name = (type *)::cusim::dynamic_shared()
 #endif
 

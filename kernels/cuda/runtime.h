@@ -7,7 +7,8 @@
 
 #include "kernels/cuda/device.h"
 
-/* Opens the device that is current (the first, where nobody chose), with a stream. */
+/* Opens the device that is current (the first, where nobody chose), with a stream;
+ * workspace_bytes is then what its products want. */
 bool mpt_gpu_open(mpt_gpu *gpu);
 void mpt_gpu_close(mpt_gpu *gpu);
 

@@ -28,6 +28,7 @@ static bool read_properties(mpt_gpu *gpu) {
         return false;
     gpu->capability = 10 * p.major + p.minor;
     gpu->target = mpt_cuda_target(p.major, p.minor);
+    gpu->workspace_bytes = (size_t)(p.major >= 9 ? 32 : 4) << 20; /* as NVIDIA advises */
     gpu->n_multiprocessors = p.multiProcessorCount;
     snprintf(gpu->name, sizeof gpu->name, "%.63s", p.name);
     return passed(gpu, cudaMemGetInfo(&gpu->free_bytes, &gpu->memory_bytes));

@@ -86,7 +86,7 @@ static void create(fixture *f, mpt_graph *graph, const char *format, mpt_device 
     assert_mpt_ok(f->ctx, mpt_graph_apply_precision(graph, &precision));
     assert_mpt_ok(f->ctx, mpt_phase_program_create(graph, "main", &f->program));
     f->program->backend = mpt_backend_get(device);
-    mpt_schedule_options options = {f->program->backend->tables, 2};
+    mpt_schedule_options options = {.tables = f->program->backend->tables, .n_threads = 2};
     assert_mpt_ok(f->ctx, mpt_schedule_select(f->program, &options));
     assert_mpt_ok(f->ctx, mpt_schedule_order(f->program));
     assert_mpt_ok(f->ctx, mpt_schedule_plan_memory(f->program));
@@ -367,7 +367,7 @@ static void test_run_when_more_threads_are_asked_for_then_no_more_than_compiled(
     fixture f;
     mpt_run_env env = some_env();
     setup(&f, &net, "fp32", MPT_DEVICE_REF);
-    mpt_schedule_options options = {telling_tables, 2};
+    mpt_schedule_options options = {.tables = telling_tables, .n_threads = 2};
     assert_mpt_ok(f.ctx, mpt_schedule_select(f.program, &options));
     assert_mpt_ok(f.ctx, mpt_schedule_order(f.program));
     static const struct { int asked, expected; } rows[] = {{1, 1}, {2, 2}, {64, 2}, {0, 2}};

@@ -111,7 +111,7 @@ static void setup(fixture *f, const small_net *net, const char *linear) {
 }
 
 static void schedule(fixture *f, int n_threads) {
-    mpt_schedule_options options = {both_tables, n_threads};
+    mpt_schedule_options options = {.tables = both_tables, .n_threads = n_threads};
     assert_mpt_ok(f->ctx, mpt_schedule_select(f->program, &options));
     assert_mpt_ok(f->ctx, mpt_schedule_order(f->program));
     assert_mpt_ok(f->ctx, mpt_schedule_plan_memory(f->program));
@@ -157,7 +157,7 @@ static void test_select_when_no_kernel_takes_a_node_then_refused_with_reason(voi
     fixture f;
     setup(&f, &tiny, "bf16");
     f.program->graph->n_nodes = 1; /* a cast of a weight, which the fast table lacks */
-    mpt_schedule_options options = {fast_only, 1};
+    mpt_schedule_options options = {.tables = fast_only, .n_threads = 1};
     assert_int_equal(mpt_schedule_select(f.program, &options), MPT_UNSUPPORTED);
     assert_string_equal(mpt_ctx_error(f.ctx)->message,
                         "folder/recipe.lua:12: layers.0.up: cast: this device has no kernel "
@@ -201,7 +201,7 @@ static void test_order_when_a_step_reads_what_comes_later_then_internal_fault(vo
     (void)state;
     fixture f;
     setup(&f, &tiny, "bf16");
-    mpt_schedule_options options = {both_tables, 1};
+    mpt_schedule_options options = {.tables = both_tables, .n_threads = 1};
     for (int i = 0; i < f.program->graph->n_nodes; i++)
         if (f.program->graph->nodes[i].op == MPT_OP_relu2)
             f.program->graph->nodes[i].pass = MPT_PASS_BACKWARD;

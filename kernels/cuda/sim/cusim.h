@@ -13,6 +13,8 @@
 #define MPT_KERNELS_CUDA_SIM_CUSIM_H
 
 #include <functional>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <stddef.h>
@@ -53,14 +55,15 @@ struct stream {
 void launch(const char *kernel, dim3 grid, dim3 block, size_t shared, void *on,
             std::function<void()> body);
 
-/* The same for a kernel and its arguments, which have their values now, not when it runs. */
-template <class K, class... A>
-void launch_with(const char *name, dim3 grid, dim3 block, size_t shared, void *on, K kernel,
-                 A... arguments) {
-    launch(name, grid, block, shared, on, [=] { kernel(arguments...); });
-}
-
 void launch_host(void *on, std::function<void()> body);
+
+/* A call of a kernel with its arguments as they are now: in a stream it runs when what they
+ * were made from is gone. */
+template <class... P, class... A>
+std::function<void()> bound(void (*kernel)(P...), A &&...arguments) {
+    std::tuple<P...> held(std::forward<A>(arguments)...);
+    return [kernel, held] { std::apply(kernel, held); };
+}
 
 /* Runs a record now. */
 void run(const launch_record &record);

@@ -86,6 +86,7 @@ extern "C" bool mpt_gpu_open(mpt_gpu *gpu) {
     gpu->capability = 90;
     gpu->target = MPT_TARGET_SM90;
     gpu->n_multiprocessors = 4;
+    gpu->workspace_bytes = page; /* nothing here wants more */
     gpu->memory_bytes = gpu->free_bytes = all_memory;
     std::strncpy(gpu->name, "simulator", sizeof gpu->name - 1);
     return true;
