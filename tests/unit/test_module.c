@@ -134,8 +134,8 @@ test_look_when_the_module_is_of_another_build_then_the_difference_is_named(void 
     }
 }
 
-/* The real one, asked without asking for the driver first: it fits, its libraries are found, and
- * whether there is a GPU, it says. */
+/* The real one, asked without asking for the driver first: it fits, its libraries are found,
+ * and whether there is a GPU, it says. */
 static void test_look_when_the_module_is_that_of_cuda_then_it_fits_and_probes(void **s) {
     (void)s;
 #ifdef MPT_TEST_CUDA
