@@ -27,28 +27,36 @@ static const shape shapes[] = {
 
 /* Sums of K float32 products, K at most the longest dimension that an op sums over, err like a
  * random walk of sqrt(K) roundings; the factor leaves room for the functions in between. */
-static double tolerance_of(const op_sizes *s) {
+static inline double tolerance_of(const op_sizes *s) {
     int64_t k = s->batch * s->sequence;
     k = s->in > k ? s->in : k;
     k = s->out > k ? s->out : k;
     return (16 + 4 * sqrt((double)k)) * 0x1p-24;
 }
 
-static double largest_of(const op_tensor *t) {
+static inline double largest_of(const op_tensor *t) {
     double most = 0;
     for (int64_t i = 0; i < op_elements(t); i++)
         most = fabs(t->data[i]) > most ? fabs(t->data[i]) : most;
     return most;
 }
 
+/* What rounding to two bytes adds to the error of x: half a unit of its last place. */
+static inline double rounding_of(mpt_storage storage, double x) {
+    return storage == MPT_STORAGE_BF16   ? fabs(x) * 0x1.02p-8
+           : storage == MPT_STORAGE_FP16 ? fabs(x) * 0x1.02p-11 + 0x1p-25
+                                         : 0;
+}
+
 /* Differences are measured in units of the tensor's largest number. */
-static void compare(const op_case *got, const op_case *expected, double tolerance,
-                    const char *kernel, const char *shape_name) {
+static inline void compare(const op_case *got, const op_case *expected, double tolerance,
+                           const char *kernel, const char *shape_name) {
     for (int o = 0; o < got->n_out; o++) {
         const op_tensor *a = &got->out[o], *b = &expected->out[o];
         double most = largest_of(b);
         for (int64_t i = 0; i < op_elements(a); i++)
-            if (!(fabs(a->data[i] - b->data[i]) <= tolerance * (most + 1e-3)))
+            if (!(fabs(a->data[i] - b->data[i]) <=
+                  tolerance * (most + 1e-3) + rounding_of(a->storage, b->data[i])))
                 fail_msg("%s, %s: output %d, element %d is %.9g, not %.9g (bound %.2g of %.3g)",
                          kernel, shape_name, o, (int)i, a->data[i], b->data[i], tolerance,
                          most);
@@ -72,7 +80,7 @@ static void twin_free(op_case *twin) {
 /* Runs a node, whose ref64 outputs are in `expected`, by the backend's kernels. */
 static void check_node(op_case *expected, const shape *sh);
 
-static void check_row(const op_row *row, const shape *sh) {
+static inline void check_row(const op_row *row, const shape *sh) {
     op_case forward = op_forward(row, &sh->sizes, 5);
     op_tensor dy[MPT_MAX_OUT] = {0};
     op_fill_dy(row, &forward, dy);
@@ -91,7 +99,7 @@ static void check_row(const op_row *row, const shape *sh) {
     op_free(&forward);
 }
 
-static void check_op(mpt_op op) {
+static inline void check_op(mpt_op op) {
     for (size_t i = 0; i < MPT_COUNT(op_rows); i++)
         for (size_t s = 0; op_rows[i].op == op && s < MPT_COUNT(shapes); s++)
             check_row(&op_rows[i], &shapes[s]);

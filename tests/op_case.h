@@ -11,6 +11,7 @@
 
 #include "mpt_test.h"
 #include "kernels/cuda/device.h"
+#include "kernels/packed.h"
 #include "kernels/tensor.h"
 
 typedef enum op_kind { OP_ABSENT, OP_REAL, OP_CONSTANT, OP_IDS, OP_SUM } op_kind;
@@ -21,8 +22,9 @@ typedef struct op_tensor {
     op_kind kind;
     int rank;
     int64_t dims[MPT_MAX_RANK];
-    double lo, hi; /* of the random numbers of an input */
-    double *data;  /* OP_IDS too */
+    double lo, hi;       /* of the random numbers of an input */
+    double *data;        /* OP_IDS too */
+    mpt_storage storage; /* in which a kernel of a device finds it */
 } op_tensor;
 
 typedef struct op_case {
@@ -46,7 +48,7 @@ static inline int64_t op_elements(const op_tensor *t) {
 /* Declares the next input or output; cols 0 makes a vector. */
 static inline op_tensor op_tensor_of(op_kind kind, int64_t rows, int64_t cols, double lo,
                                      double hi) {
-    return (op_tensor){kind, cols > 0 ? 2 : 1, {rows, cols, 0, 0}, lo, hi, NULL};
+    return (op_tensor){kind, cols > 0 ? 2 : 1, {rows, cols, 0, 0}, lo, hi, NULL, 0};
 }
 
 static inline void op_in(op_case *c, op_kind kind, int64_t rows, int64_t cols, double lo,
@@ -99,31 +101,46 @@ static inline void op_free(op_case *c) {
         free(c->out[i].data);
 }
 
+static inline mpt_dtype op_storage_dtype(mpt_storage storage) {
+    return storage == MPT_STORAGE_BF16   ? MPT_DTYPE_BF16
+           : storage == MPT_STORAGE_FP16 ? MPT_DTYPE_FP16
+                                         : MPT_DTYPE_FP32;
+}
+
 /* A kernel's view of a tensor, in memory of its own. */
 static inline mpt_tensor op_tensor_load(const op_tensor *t, bool wide) {
-    mpt_tensor out = {.rank = t->rank,
-                      .dtype = t->kind == OP_IDS ? MPT_DTYPE_I32 : MPT_DTYPE_FP32};
+    mpt_storage storage = wide || t->kind == OP_IDS ? MPT_STORAGE_HOST : t->storage;
+    mpt_tensor out = {.rank = t->rank, .storage = storage};
+    out.dtype = t->kind == OP_IDS ? MPT_DTYPE_I32 : op_storage_dtype(storage);
     memcpy(out.dims, t->dims, sizeof out.dims);
     if (t->kind == OP_ABSENT)
         return out;
     int64_t n = op_elements(t);
     out.data = op_calloc((size_t)n, sizeof(double));
     for (int64_t i = 0; i < n; i++) {
+        float x = (float)t->data[i];
         if (t->kind == OP_IDS)
             ((int32_t *)out.data)[i] = (int32_t)t->data[i];
         else if (wide)
             ((double *)out.data)[i] = t->data[i];
         else
-            ((float *)out.data)[i] = (float)t->data[i];
+            mpt_pack(storage, &x, 1, (char *)out.data + (size_t)i * mpt_storage_bytes(storage));
     }
     return out;
+}
+
+static inline double op_unpack(const mpt_tensor *from, int64_t i) {
+    float x;
+    size_t bytes = mpt_storage_bytes(from->storage);
+    mpt_unpack(from->storage, NULL, (const char *)from->data + (size_t)i * bytes, 1, &x);
+    return (double)x;
 }
 
 static inline void op_tensor_store(op_tensor *t, mpt_tensor *from, bool wide) {
     for (int64_t i = 0; from->data && i < op_elements(t); i++)
         t->data[i] = t->kind == OP_IDS ? (double)((int32_t *)from->data)[i]
                      : wide            ? ((double *)from->data)[i]
-                                       : (double)((float *)from->data)[i];
+                                       : op_unpack(from, i);
 }
 
 static inline void op_outputs_reset(op_case *c) {

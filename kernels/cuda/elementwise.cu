@@ -175,7 +175,8 @@ MAP_DEFINE(swiglu_grad, 3, 2) {
 /* ---- cast ---- */
 
 /* Rounds to the output's format, of which two bytes hold BF16 and FP16 alone; all others lie in
- * float32. A NaN of two bytes becomes the canonical one, as where the host unpacks it. */
+ * float32. A NaN of two bytes becomes the canonical one of its sign, as where the host unpacks
+ * it. */
 struct cast_op {
     enum { ins = 1, outs = 1 };
     mpt_dtype to;
@@ -186,8 +187,10 @@ struct cast_op {
         return {by_put ? MPT_DTYPE_FP32 : y->dtype, args->in[0].storage != MPT_STORAGE_HOST};
     }
     __device__ __forceinline__ void of(const float *x, float *y) const {
-        float v =
-            decoded && mpt_abs_bits(x[0]) > MPT_INF_BITS ? mpt_bits_float(MPT_NAN_BITS) : x[0];
+        uint32_t bits = mpt_float_bits(x[0]);
+        if (decoded && mpt_abs_bits(x[0]) > MPT_INF_BITS)
+            bits = (bits & ~MPT_ABS_BITS) | MPT_NAN_BITS;
+        float v = mpt_bits_float(bits);
         y[0] = to == MPT_DTYPE_FP32 ? v : mpt_round(to, v);
     }
 };

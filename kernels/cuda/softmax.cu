@@ -1,12 +1,12 @@
 /* softmax: exp(x - largest) over its sum, row by row; dx = y (dy - sum of dy y).
  *
- * A warp takes a row of up to 1024 elements, a block one of up to 8192; both keep it in
+ * A warp takes a row of up to 512 elements, a block one of up to 4096; both keep it in
  * registers, so the row is read once and the kernels are bound by memory. What a row has beyond
  * that is read again for each pass. */
 #include "kernels/cuda/reduce.h"
 #include "kernels/cuda/values.h"
 
-enum { KEPT = 4, WARP_ROW = GPU_WARP * GPU_VECTOR * KEPT };
+enum { KEPT = 2, WARP_ROW = GPU_WARP * GPU_VECTOR * KEPT };
 
 typedef gpu_floats<GPU_VECTOR> vector;
 

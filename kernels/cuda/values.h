@@ -93,6 +93,17 @@ static __device__ __forceinline__ float gpu_decode_fp16(uint32_t code) {
 #endif
 }
 
+/* What mpt_round gives of a wide format other than FP32. */
+static __device__ __forceinline__ float gpu_round_wide(mpt_dtype dtype, float x) {
+    uint32_t u = mpt_float_bits(x);
+    if ((u & MPT_ABS_BITS) > MPT_INF_BITS)
+        return mpt_bits_float(MPT_NAN_BITS);
+    if (dtype == MPT_DTYPE_FP16)
+        return gpu_decode_fp16(gpu_encode_fp16(x));
+    uint32_t lost = dtype == MPT_DTYPE_BF16 ? 16 : 13;
+    return mpt_bits_float((u + ((1u << (lost - 1)) - 1) + (u >> lost & 1u)) >> lost << lost);
+}
+
 /* Whether the N elements from i on are all there and begin where accesses of 16 bytes (of 8:
  * four codes) may. */
 template <int N>
@@ -227,7 +238,7 @@ static __device__ __forceinline__ void gpu_put_n(const gpu_tensor &t, int64_t i,
     if (t.dtype != MPT_DTYPE_FP32 && mpt_is_wide(t.dtype)) {
         GPU_UNROLL
         for (int k = 0; k < N; k++)
-            f.v[k] = mpt_round(t.dtype, f.v[k]);
+            f.v[k] = gpu_round_wide(t.dtype, f.v[k]);
     }
     gpu_put_floats<N>((float *)t.data + i, end - i, whole, f);
 }

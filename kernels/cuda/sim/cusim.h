@@ -89,6 +89,9 @@ void *dynamic_shared();
 /* Ends the process with a message naming the thread that runs. */
 [[noreturn]] void fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Refuses a launch beyond the limits of a device of compute capability 9 or 10. */
+void check_launch(const launch_record &record);
+
 /* ---- meetings ---- */
 
 struct votes {
