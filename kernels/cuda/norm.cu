@@ -25,7 +25,7 @@ static __device__ __forceinline__ float norm_factor(const norm_job &k, int64_t a
 }
 
 template <norm_kind KIND, int THREADS, int VECTORS>
-static __global__ void __launch_bounds__(gpu_team<THREADS>::BLOCK) norm_kernel(norm_job k) {
+static __global__ void __launch_bounds__(gpu_team<THREADS>::BLOCK, 1) norm_kernel(norm_job k) {
     int64_t slice = gpu_team<THREADS>::index();
     if (slice >= k.n_rows * k.n_groups)
         return;

@@ -3,7 +3,8 @@
  *
  * Formulas as in kernels/ref/ref_norm.c and ref_gated_rmsnorm.c; rmsnorm and layernorm have one
  * slice a row. A team of threads has a slice, in registers where it fits, so everything is read
- * once; longer ones are read again, from the cache. */
+ * once; longer ones are read again, from the cache. Launch bounds ask for one block, or ptxas
+ * spills a register or two to reach a rounder number of them. */
 #ifndef MPT_KERNELS_CUDA_NORM_H
 #define MPT_KERNELS_CUDA_NORM_H
 

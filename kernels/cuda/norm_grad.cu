@@ -101,7 +101,7 @@ norm_row_grad(const norm_job &k, int64_t at, int64_t feature,
 }
 
 template <norm_kind KIND, int THREADS, int VECTORS>
-static __global__ void __launch_bounds__(gpu_team<THREADS>::BLOCK)
+static __global__ void __launch_bounds__(gpu_team<THREADS>::BLOCK, 1)
     norm_grad_kernel(norm_job k) {
     int64_t team = gpu_team<THREADS>::index();
     if (team >= k.n_pieces * k.n_groups)

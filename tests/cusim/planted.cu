@@ -66,7 +66,9 @@ void planted_wrong_mask(void) {
 }
 
 static __global__ void shared_overrun_kernel(int *seen) {
-    __shared__ int s[64];
+    __shared__ int array[64];
+    int *volatile hidden = array; /* so that the red zone alone can find the overrun */
+    int *s = hidden;
     s[threadIdx.x + 1] = (int)threadIdx.x;
     *seen += s[threadIdx.x];
 }
