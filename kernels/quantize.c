@@ -1,7 +1,7 @@
 /* What both backends need to know of a quantizer: padding, scratch, the shape of a job and its
  * pieces, both copies of one operand, counts.
  *
- * The formulas of the scales are in numerics_quantizer.h, the steps of the definition in
+ * The formulas of the scales are in quantize_formulas.h, the steps of the definition in
  * ref/ref_quantize.c; how a graph node becomes jobs in quantize_node.c. */
 #include "kernels/quantize_job.h"
 

@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 #include "kernels/kernel.h"
-#include "kernels/numerics_quantizer.h"
+#include "kernels/quantize_formulas.h"
 
 /* ---- casts ---- */
 

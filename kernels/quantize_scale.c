@@ -1,5 +1,5 @@
 /* The scale of a job's tensor: the constants of its quantizer, once a job, and the outputs that
- * hold one number a tensor. The formulas are in numerics_quantizer.h. */
+ * hold one number a tensor. The formulas are in quantize_formulas.h. */
 #include "kernels/quantize_job.h"
 
 #include <string.h>

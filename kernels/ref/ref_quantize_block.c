@@ -1,7 +1,7 @@
 /* ref.quantize, the last step: block by block the scale, and each element's code.
  *
  * Here a value is rounded, packed, decoded and counted. What scale a block has is said by
- * numerics_quantizer.h, or chosen in ref_quantize_choice.c. */
+ * quantize_formulas.h, or chosen in ref_quantize_choice.c. */
 #include "kernels/quantize_job.h"
 
 /* What a block's elements need, beside their values. */

@@ -1,6 +1,6 @@
 /* ref.quantize, Four Over Six: of two scales of a block, the one with the smaller error.
  *
- * numerics_quantizer.h holds the scales and the error of an element; here is the order of the
+ * quantize_formulas.h holds the scales and the error of an element; here is the order of the
  * sums, which decides ties: along a row in order, then over the rows of the block as a tree
  * whose halves are folded onto each other, as lanes of a warp are. */
 #include "kernels/quantize_job.h"

@@ -5,8 +5,8 @@
  * says of them is decided in this file alone (numerics contract 5). Constants of a quantizer
  * are worked out once a job (mpt_quantize_constants); a block then costs the few operations of
  * its formula. As all of numerics.h for C, C++ and device code. */
-#ifndef MPT_KERNELS_NUMERICS_QUANTIZER_H
-#define MPT_KERNELS_NUMERICS_QUANTIZER_H
+#ifndef MPT_KERNELS_QUANTIZE_FORMULAS_H
+#define MPT_KERNELS_QUANTIZE_FORMULAS_H
 
 #include "kernels/numerics.h"
 #include "recipe/quantizer.h"
