@@ -43,27 +43,7 @@ static inline int64_t gpu_rows(const mpt_tensor *t) {
     return n;
 }
 
-static __device__ __forceinline__ float gpu_get(const gpu_tensor &t, int64_t i) {
-    if (t.storage == MPT_STORAGE_HOST)
-        return ((const float *)t.data)[i];
-    uint32_t code = ((const uint16_t *)t.data)[i];
-    return t.storage == MPT_STORAGE_BF16 ? mpt_bits_float(code << 16)
-                                         : mpt_decode(MPT_DTYPE_FP16, code);
-}
-
-static __device__ __forceinline__ void gpu_put(const gpu_tensor &t, int64_t i, float x) {
-    if (t.storage == MPT_STORAGE_BF16)
-        ((uint16_t *)t.data)[i] = (uint16_t)mpt_encode(MPT_DTYPE_BF16, x);
-    else if (t.storage == MPT_STORAGE_FP16)
-        ((uint16_t *)t.data)[i] = (uint16_t)mpt_encode(MPT_DTYPE_FP16, x);
-    else
-        ((float *)t.data)[i] =
-            t.dtype != MPT_DTYPE_FP32 && mpt_is_wide(t.dtype) ? mpt_round(t.dtype, x) : x;
-}
-
-/* ---- vectors: 4 or 8 elements of one thread ---- */
-
-template <int N> struct gpu_floats { float v[N]; };
+/* ---- conversions ---- */
 
 /* BF16 by its bits: what mpt_encode(MPT_DTYPE_BF16, x) gives, in a handful of instructions. */
 static __device__ __forceinline__ uint32_t gpu_encode_bf16(float x) {
@@ -103,6 +83,28 @@ static __device__ __forceinline__ float gpu_round_wide(mpt_dtype dtype, float x)
     uint32_t lost = dtype == MPT_DTYPE_BF16 ? 16 : 13;
     return mpt_bits_float((u + ((1u << (lost - 1)) - 1) + (u >> lost & 1u)) >> lost << lost);
 }
+
+/* ---- one element ---- */
+
+static __device__ __forceinline__ float gpu_get(const gpu_tensor &t, int64_t i) {
+    if (t.storage == MPT_STORAGE_HOST)
+        return ((const float *)t.data)[i];
+    uint32_t code = ((const uint16_t *)t.data)[i];
+    return t.storage == MPT_STORAGE_BF16 ? mpt_bits_float(code << 16) : gpu_decode_fp16(code);
+}
+
+static __device__ __forceinline__ void gpu_put(const gpu_tensor &t, int64_t i, float x) {
+    if (t.storage == MPT_STORAGE_HOST)
+        ((float *)t.data)[i] =
+            t.dtype != MPT_DTYPE_FP32 && mpt_is_wide(t.dtype) ? gpu_round_wide(t.dtype, x) : x;
+    else
+        ((uint16_t *)t.data)[i] =
+            (uint16_t)(t.storage == MPT_STORAGE_BF16 ? gpu_encode_bf16(x) : gpu_encode_fp16(x));
+}
+
+/* ---- vectors: 4 or 8 elements of one thread ---- */
+
+template <int N> struct gpu_floats { float v[N]; };
 
 /* Whether the N elements from i on are all there and begin where accesses of 16 bytes (of 8:
  * four codes) may. */
