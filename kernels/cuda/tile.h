@@ -90,8 +90,10 @@ static inline __device__ void tile_mma(float (&c)[4], const uint32_t (&a)[4],
     __syncwarp();
     for (int e = 0; e < 4; e++) {
         const float *x = rows[warp][tile_cell_row(e)], *y = cols[warp][tile_cell_col(e)];
+        float part[4] = {};
         for (int i = 0; i < 16; i++)
-            c[e] += x[i] * y[i];
+            part[i % 4] += x[i] * y[i];
+        c[e] += (part[0] + part[1]) + (part[2] + part[3]);
     }
     __syncwarp();
 }

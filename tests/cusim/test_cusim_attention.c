@@ -22,8 +22,9 @@ static const op_sizes rounded_sizes = {
 /* Share of an output's numbers that are further from the definition than sums explain. */
 static double share_apart(const op_tensor *a, const op_tensor *b, double tolerance) {
     int64_t n = 0;
+    double bound = tolerance * (largest_of(b) + 1e-3);
     for (int64_t i = 0; i < op_elements(a); i++)
-        n += !(fabs(a->data[i] - b->data[i]) <= tolerance * (largest_of(b) + 1e-3));
+        n += !(fabs(a->data[i] - b->data[i]) <= bound);
     return (double)n / (double)op_elements(a);
 }
 
