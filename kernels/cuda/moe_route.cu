@@ -199,14 +199,15 @@ static __global__ void __launch_bounds__(GPU_ORDER_THREADS) moe_offsets_kernel(m
     __syncthreads();
     for (int64_t e = threadIdx.x; k.load.data && e < k.n; e += GPU_ORDER_THREADS)
         gpu_put(k.load, e, gpu_get(k.load, e) + (float)(k.first[e + 1] - k.first[e]));
-    int64_t each = (k.n + GPU_ORDER_THREADS - 1) / GPU_ORDER_THREADS, own = 0;
-    int64_t begin = threadIdx.x * each, end = begin + each < k.n ? begin + each : k.n;
-    for (int64_t e = begin; e < end; e++)
+    int32_t n = (int32_t)k.n, each = (n + GPU_ORDER_THREADS - 1) / GPU_ORDER_THREADS;
+    int64_t own = 0;
+    int32_t begin = (int32_t)threadIdx.x * each, end = begin + each < n ? begin + each : n;
+    for (int32_t e = begin; e < end; e++)
         own += moe_aligned(k, e);
     int64_t at = moe_sum_before(own);
     if (threadIdx.x == 0)
         k.offsets[0] = 0;
-    for (int64_t e = begin; e < end; e++) {
+    for (int32_t e = begin; e < end; e++) {
         at += moe_aligned(k, e);
         k.offsets[e + 1] = (int32_t)at;
     }

@@ -10,7 +10,7 @@ extern "C" {
 #include "kernels/tensor.h"
 }
 
-enum { SSM_OTHERS = 32 }; /* tokens, or rows of a state, that a block's rows are met by */
+enum { SSM_OTHERS = 16 }; /* tokens, or rows of a state, that a block's rows are met by */
 
 /* Scratch: numbers of each token and head, [tokens][heads]; states; sums of each chunk. */
 struct ssm_room {
