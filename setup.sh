@@ -10,9 +10,10 @@ libxxhash-dev librandom123-dev libcmocka-dev"
 
 usage() {
     cat <<'END'
-usage: ./setup.sh [--packages-only]
+usage: ./setup.sh [--packages-only | --no-cuda]
 Installs what is missing with apt (as root or through sudo), then builds into build/.
   --packages-only   stop before the build
+  --no-cuda         leave libmpt_cuda.so out, which takes nvcc minutes where there is one
 END
 }
 
@@ -70,9 +71,11 @@ install_packages() {
 }
 
 packages_only=no
+cuda=AUTO
 case "${1:-}" in
 "") ;;
 --packages-only) packages_only=yes ;;
+--no-cuda) cuda=OFF ;;
 -h | --help) usage && exit 0 ;;
 *) usage >&2 && exit 2 ;;
 esac
@@ -89,7 +92,7 @@ install_packages
 [ "$packages_only" = yes ] && exit 0
 
 say "configuring build/"
-quietly cmake -S . -B build -G Ninja
+quietly cmake -S . -B build -G Ninja -DMPT_CUDA="$cuda"
 # What became of the module for GPUs: built, or what it lacks.
 sed -n 's/^-- \(libmpt_cuda.so is \)/\1/p' "$log" | while read -r line; do say "$line"; done
 say "building (a minute or two the first time)"

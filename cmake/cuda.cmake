@@ -7,8 +7,12 @@ file(GLOB CUDA_C CONFIGURE_DEPENDS kernels/cuda/*.c)
 
 set(MPT_CUDA AUTO CACHE STRING "Build libmpt_cuda.so: AUTO (where nvcc and cuBLAS are), ON, OFF")
 set_property(CACHE MPT_CUDA PROPERTY STRINGS AUTO ON OFF)
-# The machine code that is built (kernels/cuda/capability.h says why no other).
-set(CMAKE_CUDA_ARCHITECTURES "80-real;90a-real;100a-real")
+# The machine code that is built (kernels/cuda/capability.h says why no other). Each kind of GPU
+# takes nvcc minutes.
+set(MPT_CUDA_ARCHITECTURES "80-real;90a-real;100a-real" CACHE STRING "GPUs to build it for")
+set(CMAKE_CUDA_ARCHITECTURES ${MPT_CUDA_ARCHITECTURES})
+# Another toolkit may give registers otherwise: that is no reason not to build there.
+option(MPT_CUDA_STRICT "warnings of nvcc and spilled registers are errors" OFF)
 set(CMAKE_CUDA_FLAGS_RELEASE "-O3")
 
 include(CheckLanguage)
@@ -53,7 +57,8 @@ endif()
 
 # ---- the simulator ----
 
-if(CMAKE_CXX_COMPILER)
+option(MPT_CUSIM "build the simulator of CUDA kernels, for tests" ON)
+if(CMAKE_CXX_COMPILER AND MPT_CUSIM)
   enable_language(CXX)
   # Its kernels run for small shapes only, and -O3 would take minutes to compile their templates.
   set(CMAKE_CXX_FLAGS_RELEASE "-O1 -g1")
