@@ -350,7 +350,7 @@ test_open_when_there_is_no_file_to_map_then_the_system_s_word_is_passed_on(void 
     folder_clear(&f);
     assert_int_equal(mkfifo(f.file, 0600), 0); /* must not wait for a writer */
     assert_string_equal(refuse(ctx, &f, MPT_DATA),
-                        ": not a regular file; name a file, not a folder or a device");
+                        ": not a regular file; name a file, not a folder, a pipe or a device");
     folder_remove(&f);
     mpt_ctx_destroy(ctx);
 }
