@@ -65,7 +65,7 @@ static void take_option(mpt_past_run *past, char *line) {
     } else if (strcmp(line, "model") == 0) {
         past->model = strcmp(value, "proxy") == 0 ? MPT_MODEL_PROXY : MPT_MODEL_FULL;
     } else if (strcmp(line, "device") == 0) {
-        past->device = mpt_past_run_device(value);
+        past->device = (int)mpt_past_run_device(value);
     } else if (strcmp(line, "weights") == 0) {
         past->given = value;
     } else if (strcmp(line, "inject") == 0 && past->n_inject < MPT_CLI_FAULTS) {

@@ -14,7 +14,7 @@ static void choose(const void *ud, const mpt_graph *graph, int phase, mpt_policy
     const choice *c = ud;
     (void)phase;
     for (int i = 0; i < graph->n_layers; i++)
-        for (int s = c->first; s <= (int)c->last; s++)
+        for (int s = (int)c->first; s <= (int)c->last; s++)
             assert_true(mpt_quantizer_by_name(c->format, &policies[i].slot[s]));
 }
 
