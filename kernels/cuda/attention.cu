@@ -18,22 +18,22 @@ static __device__ __forceinline__ void
 attention_exponentials(float (&s)[N][4], attention_rows &rows, float (&o)[WIDTH / 8][4]) {
     float most[2] = {rows.most[0], rows.most[1]}, sum[2] = {0.0f, 0.0f}, shrink[2], base[2];
     attention_largest<N>(s, most);
-    TILE_UNROLL
+    GPU_UNROLL
     for (int r = 0; r < 2; r++) {
         base[r] = most[r] == -INFINITY ? 0.0f : most[r];
         shrink[r] = expf(rows.most[r] - base[r]);
         rows.most[r] = most[r];
     }
-    TILE_UNROLL
+    GPU_UNROLL
     for (int i = 0; i < N * 4; i++) {
         float e = expf(s[i / 4][i % 4] - base[i % 4 / 2]);
         s[i / 4][i % 4] = e;
         sum[i % 4 / 2] += e;
     }
-    TILE_UNROLL
+    GPU_UNROLL
     for (int r = 0; r < 2; r++)
         rows.sum[r] = rows.sum[r] * shrink[r] + tile_row_sum(sum[r]);
-    TILE_UNROLL
+    GPU_UNROLL
     for (int i = 0; i < WIDTH / 2; i++)
         o[i / 4][i % 4] *= shrink[i % 4 / 2];
 }
@@ -43,7 +43,7 @@ static __device__ __forceinline__ void
 attention_store(const attention_job &job, const attention_item &item,
                 const attention_rows &rows, float (&o)[WIDTH / 8][4], uint16_t *shared) {
     int64_t query = item.tile * TILE_ROWS + tile_warp() * 16;
-    TILE_UNROLL
+    GPU_UNROLL
     for (int i = 0; i < WIDTH / 2; i++)
         o[i / 4][i % 4] /= rows.sum[i % 4 / 2];
     tile_store<WIDTH>(attention_head(job, job.o, job.heads, item.b, item.h), query,
@@ -63,7 +63,7 @@ static __device__ __forceinline__ void attention_output(const attention_job &job
                                                         float (&o)[WIDTH / 8][4]) {
     int cols = tile_width_of(job.dim, (int64_t)blockIdx.y * WIDTH, WIDTH);
     if (job.softmax != MPT_DTYPE_FP32) {
-        TILE_UNROLL
+        GPU_UNROLL
         for (int i = 0; i < N * 4; i++)
             s[i / 4][i % 4] = attention_round(job.softmax, s[i / 4][i % 4]);
     }

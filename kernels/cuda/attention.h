@@ -69,7 +69,7 @@ static __device__ __forceinline__ float attention_row_most(float x) {
 template <int N>
 static __device__ __forceinline__ void attention_mask(float (&s)[N][4], float scale,
                                                       int64_t query, int64_t key) {
-    TILE_UNROLL
+    GPU_UNROLL
     for (int i = 0; i < N * 4; i++) {
         bool seen = key + 8 * (i / 4) + tile_cell_col(i % 4) <= query + tile_cell_row(i % 4);
         s[i / 4][i % 4] = seen ? scale * s[i / 4][i % 4] : -INFINITY;
@@ -81,10 +81,10 @@ template <int N>
 static __device__ __forceinline__ void attention_largest(const float (&s)[N][4],
                                                          float (&most)[2]) {
     float own[2] = {-INFINITY, -INFINITY};
-    TILE_UNROLL
+    GPU_UNROLL
     for (int i = 0; i < N * 4; i++)
         own[i % 4 / 2] = fmaxf(own[i % 4 / 2], s[i / 4][i % 4]);
-    TILE_UNROLL
+    GPU_UNROLL
     for (int r = 0; r < 2; r++)
         most[r] = fmaxf(most[r], attention_row_most(own[r]));
 }

@@ -18,8 +18,7 @@ static __global__ void attention_delta_kernel(attention_job job) {
     float sum = 0.0f;
     for (int64_t c = tile_lane(); c < job.dim; c += 32)
         sum += gpu_get(job.dout, row * job.dim + c) * gpu_get(job.o, row * job.dim + c);
-    for (int step = 16; step > 0; step /= 2)
-        sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    sum = gpu_warp_sum(sum);
     if (tile_lane() == 0)
         job.delta[row] = sum;
 }
@@ -119,7 +118,7 @@ static __global__ void __launch_bounds__(TILE_THREADS) attention_dkv_kernel(atte
                 queries[threadIdx.x] = attention_query_of(job, item, q.row + threadIdx.x);
             tile_dot<WIDTH, PLANES, PLANES, N>(s, k, q, slab);
             tile_dot<WIDTH, PLANES, PLANES, N>(dp, v, dout, slab);
-            TILE_UNROLL
+            GPU_UNROLL
             for (int e = 0; e < N * 4; e++) {
                 int col = 8 * (e / 4) + tile_cell_col(e % 4);
                 int64_t key = first + tile_warp() * 16 + tile_cell_row(e % 4);
@@ -165,7 +164,7 @@ static __global__ void __launch_bounds__(TILE_THREADS) attention_dq_kernel(atten
         __syncthreads();
         tile_dot<WIDTH, PLANES, PLANES, N>(dp, dout, v, slab);
         tile_dot<WIDTH, PLANES, PLANES, N>(s, q, k, slab);
-        TILE_UNROLL
+        GPU_UNROLL
         for (int e = 0; e < N * 4; e++) {
             int64_t key = k.row + 8 * (e / 4) + tile_cell_col(e % 4);
             attention_pair(job, queries[e % 4 / 2], key <= row + tile_cell_row(e % 4),

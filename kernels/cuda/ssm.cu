@@ -19,14 +19,14 @@ static __device__ __forceinline__ void ssm_from_state(const ssm_job &job, const 
     float factors[2] = {expf(ssm_rate_of(job, k, row + tile_cell_row(0)).sum),
                         expf(ssm_rate_of(job, k, row + tile_cell_row(2)).sum)};
     float cells[N][4];
-    TILE_UNROLL
+    GPU_UNROLL
     for (int i = 0; i < WIDTH / SSM_OTHERS; i++) {
         state.row = (int64_t)blockIdx.z * WIDTH + i * SSM_OTHERS;
         if (state.row >= job.s.head_dim)
             continue;
         __syncthreads();
         tile_dot<WIDTH, PLANES, TILE_ORDERS, N>(cells, c, state, 0);
-        TILE_UNROLL
+        GPU_UNROLL
         for (int e = 0; e < N * 4; e++)
             y[i * N + e / 4][e % 4] = factors[e % 4 / 2] * cells[e / 4][e % 4];
     }
@@ -36,7 +36,7 @@ static __device__ __forceinline__ void ssm_from_state(const ssm_job &job, const 
 template <int N>
 static __device__ __forceinline__ void ssm_weights(float (&w)[N][4], const ssm_rate (&rows)[2],
                                                    const ssm_rate *cols, int64_t i, int64_t j) {
-    TILE_UNROLL
+    GPU_UNROLL
     for (int e = 0; e < N * 4; e++) {
         int col = 8 * (e / 4) + tile_cell_col(e % 4);
         const ssm_rate &at = cols[col];

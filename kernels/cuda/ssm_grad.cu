@@ -15,7 +15,7 @@
 static __device__ __forceinline__ void ssm_note(const ssm_job &job, const ssm_place &k,
                                                 int64_t row, float *to, float (&x)[2],
                                                 bool add) {
-    TILE_UNROLL
+    GPU_UNROLL
     for (int r = 0; r < 2; r++) {
         int64_t i = row + tile_cell_row(2 * r);
         x[r] = tile_row_sum(x[r]);
@@ -58,14 +58,14 @@ ssm_dx<WIDTH, PLANES>::from_end(const tile_operand &b, int64_t row, float (&dx)[
         ssm_rate at = ssm_rate_of(job, k, row + tile_cell_row(2 * r));
         to_end[r] = ssm_decay(last, at), delta[r] = at.delta;
     }
-    TILE_UNROLL
+    GPU_UNROLL
     for (int i = 0; i < WIDTH / SSM_OTHERS; i++) {
         lambda.row = slab + i * SSM_OTHERS;
         if (lambda.row >= job.s.head_dim)
             continue;
         __syncthreads();
         tile_dot<WIDTH, PLANES, TILE_ORDERS, N>(cells, b, lambda, 0);
-        TILE_UNROLL
+        GPU_UNROLL
         for (int e = 0; e < N * 4; e++) {
             int r = e % 4 / 2;
             float reached = to_end[r] * cells[e / 4][e % 4];
@@ -92,13 +92,13 @@ __device__ __forceinline__ void ssm_dx<WIDTH, PLANES>::from_start(int64_t first)
             continue;
         __syncthreads();
         tile_dot<WIDTH, PLANES, TILE_ORDERS, N>(cells, c, state, 0);
-        TILE_UNROLL
+        GPU_UNROLL
         for (int e = 0; e < N * 4; e++)
             sum[e % 4 / 2] +=
                 cells[e / 4][e % 4] * tile_get(dy, row + tile_cell_row(e % 4),
                                                state.row + 8 * (e / 4) + tile_cell_col(e % 4));
     }
-    TILE_UNROLL
+    GPU_UNROLL
     for (int r = 0; r < 2; r++) {
         int64_t i = row + tile_cell_row(2 * r);
         float share = tile_row_sum(sum[r]) * expf(ssm_rate_of(job, k, i).sum);
@@ -115,7 +115,7 @@ ssm_dx<WIDTH, PLANES>::pairs(float (&cb)[N][4], float (&dw)[N][4],
                              const ssm_rate (&own_rates)[2], int64_t i, int64_t j) {
     float ddelta[2] = {0.0f, 0.0f};
     double down[2] = {0.0, 0.0}, up[2 * N] = {};
-    TILE_UNROLL
+    GPU_UNROLL
     for (int e = 0; e < N * 4; e++) {
         int r = e % 4 / 2, col = 8 * (e / 4) + tile_cell_col(e % 4);
         int64_t later = i + col, earlier = j + tile_cell_row(e % 4);
@@ -131,14 +131,14 @@ ssm_dx<WIDTH, PLANES>::pairs(float (&cb)[N][4], float (&dw)[N][4],
     if (slab > 0)
         return;
     ssm_note(job, k, j, job.room.ddelta, ddelta, true);
-    TILE_UNROLL
+    GPU_UNROLL
     for (int r = 0; r < 2; r++) {
         int64_t at = j + tile_cell_row(2 * r);
         down[r] = tile_row_sum(down[r]);
         if (tile_lane() % 4 == 0 && at < k.n)
             job.room.dsum[ssm_at(job, k, at)] -= down[r];
     }
-    TILE_UNROLL
+    GPU_UNROLL
     for (int c = 0; c < 2 * N; c++) {
         for (int step = 4; step < 32; step *= 2)
             up[c] += __shfl_xor_sync(0xffffffffu, up[c], step);
@@ -194,8 +194,7 @@ __device__ __forceinline__ void ssm_dx<WIDTH, PLANES>::finish(int64_t row,
                     parked[r * (WIDTH + TILE_PAD) + c] + d * g);
             skip += g * tile_get(x, row + r, slab + c);
         }
-        for (int step = 16; step > 0; step /= 2)
-            skip += __shfl_xor_sync(0xffffffffu, skip, step);
+        skip = gpu_warp_sum(skip);
         if (tile_lane() == 0)
             job.room.skip[ssm_at(job, k, row + r)] =
                 skip + (slab > 0 ? job.room.skip[ssm_at(job, k, row + r)] : 0.0f);
@@ -210,8 +209,7 @@ static __device__ void ssm_keep(const ssm_job &job, const ssm_place &k) {
     float sum = 0.0f;
     for (int64_t i = threadIdx.x; i < job.s.head_dim * job.s.state; i += TILE_THREADS)
         sum += gpu_get(job.states, at + i) * gpu_get(lambda, at + i);
-    for (int step = 16; step > 0; step /= 2)
-        sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    sum = gpu_warp_sum(sum);
     if (tile_lane() == 0)
         sums[tile_warp()] = sum;
     __syncthreads();
@@ -291,8 +289,7 @@ static __global__ void ssm_totals_kernel(ssm_job job) {
     float sum = 0.0f;
     for (int64_t i = threadIdx.x; i < n; i += 32)
         sum += from[i * job.s.heads];
-    for (int step = 16; step > 0; step /= 2)
-        sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    sum = gpu_warp_sum(sum);
     gpu_tensor to = p == 0 ? job.da_log : p == 1 ? job.dd : job.ddt_bias;
     if (threadIdx.x == 0)
         gpu_put(to, h, gpu_get(to, h) + sum);

@@ -34,7 +34,7 @@ ssm_group<WIDTH, PLANES>::add_head(const ssm_place &h, int64_t at, const float (
                                    float (&mixed)[N][4]) {
     ssm_rate own_rates[2] = {ssm_rate_of(job, h, row() + tile_cell_row(0)),
                              ssm_rate_of(job, h, row() + tile_cell_row(2))};
-    TILE_UNROLL
+    GPU_UNROLL
     for (int e = 0; e < N * 4; e++) {
         int col = 8 * (e / 4) + tile_cell_col(e % 4);
         int64_t mine = row() + tile_cell_row(e % 4), theirs = at + col;
@@ -49,7 +49,7 @@ ssm_group<WIDTH, PLANES>::add_head(const ssm_place &h, int64_t at, const float (
 template <int WIDTH, int PLANES>
 __device__ __forceinline__ void ssm_group<WIDTH, PLANES>::mix(int64_t at,
                                                               float (&mixed)[N][4]) {
-    TILE_UNROLL
+    GPU_UNROLL
     for (int e = 0; e < N * 4; e++)
         mixed[e / 4][e % 4] = 0.0f;
     for (int64_t i = 0; i < heads; i++) {
@@ -83,7 +83,7 @@ ssm_group<WIDTH, PLANES>::add_states(int64_t col, float (&sum)[WIDTH / 8][4]) {
             __syncthreads();
             tile_stage<WIDTH, TILE_ORDERS, SSM_OTHERS>(state, p, col, wide);
             __syncthreads();
-            TILE_UNROLL
+            GPU_UNROLL
             for (int e = 0; e < N * 4; e++)
                 cells[e / 4][e % 4] =
                     factors[e % 4 / 2] * tile_get(mine, row() + tile_cell_row(e % 4),

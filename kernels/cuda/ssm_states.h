@@ -53,7 +53,7 @@ static __global__ void __launch_bounds__(TILE_THREADS)
         }
         tile_stage<WIDTH, PLANES, SSM_OTHERS>(w, first, col, tile);
         __syncthreads();
-        TILE_UNROLL
+        GPU_UNROLL
         for (int e = 0; e < N * 4; e++) {
             int token = 8 * (e / 4) + tile_cell_col(e % 4);
             cells[e / 4][e % 4] =

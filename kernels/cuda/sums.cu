@@ -6,39 +6,32 @@
  * so it does not depend on the GPU; ref's order is another one, and the norms, rounded to
  * float32 once, differ by an ulp at most. What ranks would add up stays with the host: a device
  * runs one rank. */
-#include "kernels/cuda/fours.h"
+#include "kernels/cuda/reduce.h"
+#include "kernels/cuda/values.h"
 #include "kernels/optim_element.h"
 
 /* Elements of one block's sum: 64 a thread, and enough blocks for matrices of a few MB. */
-enum { CHUNK = 16 * 1024, WARP = 32, WARPS = GPU_THREADS / WARP };
+enum { CHUNK = 16 * 1024 };
 
 /* ---- zero, grad_reduce ---- */
 
-static __global__ void zero_kernel(gpu_tensor t, bool fours) {
-    gpu_four zero = {{0, 0, 0, 0}};
-    int64_t n = fours ? t.n / GPU_FOUR : 0;
-    GPU_EACH(i, n)
-    gpu_put4(t, i * GPU_FOUR, zero);
-    GPU_EACH(i, t.n - n * GPU_FOUR)
-    gpu_put(t, n * GPU_FOUR + i, 0.0f);
+static __global__ void zero_kernel(gpu_tensor t) {
+    GPU_EACH(i, gpu_fours(t.n))
+    gpu_put_n<GPU_FOUR>(t, i * GPU_FOUR, t.n, gpu_four{});
 }
 
 extern "C" void mpt_cuda_zero(const mpt_kernel_args *args) {
     gpu_tensor t = gpu_out(args, 0);
-    GPU_LAUNCH(zero_kernel, gpu_resident_blocks(args->gpu, t.n), GPU_THREADS, 0, args->gpu, t,
-               gpu_fours(t));
+    GPU_LAUNCH(zero_kernel, gpu_resident_blocks(args->gpu, t.n), GPU_THREADS, 0, args->gpu, t);
 }
 
-static __global__ void reduce_kernel(gpu_tensor t, mpt_dtype sent, bool fours) {
-    int64_t n = fours ? t.n / GPU_FOUR : 0;
-    GPU_EACH(i, n) {
-        gpu_four x = gpu_get4(t, i * GPU_FOUR);
+static __global__ void reduce_kernel(gpu_tensor t, mpt_dtype sent) {
+    GPU_EACH(i, gpu_fours(t.n)) {
+        gpu_four x = gpu_get_n<GPU_FOUR>(t, i * GPU_FOUR, t.n);
         for (int k = 0; k < GPU_FOUR; k++)
-            x.x[k] = mpt_round(sent, x.x[k]);
-        gpu_put4(t, i * GPU_FOUR, x);
+            x.v[k] = mpt_round(sent, x.v[k]);
+        gpu_put_n<GPU_FOUR>(t, i * GPU_FOUR, t.n, x);
     }
-    GPU_EACH(i, t.n - n * GPU_FOUR)
-    gpu_put(t, n * GPU_FOUR + i, mpt_round(sent, gpu_get(t, n * GPU_FOUR + i)));
 }
 
 /* A gradient that is sent as it is takes no launch. */
@@ -47,49 +40,30 @@ extern "C" void mpt_cuda_grad_reduce(const mpt_kernel_args *args) {
     mpt_dtype sent = args->node->attrs.reduce;
     if (sent != MPT_DTYPE_FP32 && sent != t.dtype)
         GPU_LAUNCH(reduce_kernel, gpu_resident_blocks(args->gpu, t.n), GPU_THREADS, 0,
-                   args->gpu, t, sent, gpu_fours(t));
+                   args->gpu, t, sent);
 }
 
 /* ---- norms ---- */
 
-/* The sum over a block's threads, by a fixed tree; thread 0 has it. */
-static __device__ double block_sum(double x) {
-    __shared__ double of_warp[WARPS];
-    for (int d = WARP / 2; d > 0; d /= 2)
-        x += __shfl_down_sync(0xFFFFFFFFu, x, (unsigned)d);
-    if (threadIdx.x % WARP == 0)
-        of_warp[threadIdx.x / WARP] = x;
-    __syncthreads();
-    double sum = of_warp[0];
-    for (int w = 1; w < WARPS; w++)
-        sum += of_warp[w];
-    return sum;
-}
-
 /* This thread's part of the elements from...to; `from` is a multiple of 4. */
-static __device__ double squares_of(const gpu_tensor &g, int64_t from, int64_t to, bool fours,
+static __device__ double squares_of(const gpu_tensor &g, int64_t from, int64_t to,
                                     float unscale) {
     double sum = 0;
     for (int64_t i = from + GPU_FOUR * (int64_t)threadIdx.x; i < to;
          i += GPU_FOUR * GPU_THREADS) {
-        gpu_four x = {{0, 0, 0, 0}};
-        if (fours && i + GPU_FOUR <= to)
-            x = gpu_get4(g, i);
-        else
-            for (int k = 0; k < GPU_FOUR && i + k < to; k++)
-                x.x[k] = gpu_get(g, i + k);
+        gpu_four x = gpu_get_n<GPU_FOUR>(g, i, to);
         for (int k = 0; k < GPU_FOUR; k++)
-            sum += i + k < to ? mpt_norm_term(x.x[k], unscale) : 0.0;
+            sum += i + k < to ? mpt_norm_term(x.v[k], unscale) : 0.0;
     }
     return sum;
 }
 
 /* One chunk a block. A tensor of one chunk is finished here, others by join_kernel. */
-static __global__ void norm_kernel(gpu_tensor g, const float *unscale, bool fours, double *part,
+static __global__ void norm_kernel(gpu_tensor g, const float *unscale, double *part,
                                    float *row) {
     int64_t from = (int64_t)blockIdx.x * CHUNK;
     int64_t to = from + CHUNK < g.n ? from + CHUNK : g.n;
-    double sum = block_sum(squares_of(g, from, to, fours, *unscale));
+    double sum = gpu_block_sum(squares_of(g, from, to, *unscale));
     if (threadIdx.x != 0)
         return;
     if (gridDim.x == 1)
@@ -102,7 +76,7 @@ static __global__ void join_kernel(const double *part, int64_t n, float *row) {
     double sum = 0;
     for (int64_t i = threadIdx.x; i < n; i += GPU_THREADS)
         sum += part[i];
-    sum = block_sum(sum);
+    sum = gpu_block_sum(sum);
     if (threadIdx.x == 0)
         mpt_norm_row(row, sum);
 }
@@ -122,7 +96,7 @@ extern "C" void mpt_cuda_grad_norm(const mpt_kernel_args *args) {
     float *row = (float *)args->out[0].data + 2 * args->node->attrs.row_index;
     int64_t chunks = chunks_of(g.n);
     GPU_LAUNCH(norm_kernel, (unsigned)chunks, GPU_THREADS, 0, args->gpu, g,
-               (const float *)args->in[1].data, gpu_fours(g), part, row);
+               (const float *)args->in[1].data, part, row);
     if (chunks > 1)
         GPU_LAUNCH(join_kernel, 1, GPU_THREADS, 0, args->gpu, (const double *)part, chunks,
                    row);

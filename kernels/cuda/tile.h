@@ -15,13 +15,12 @@
 #ifndef MPT_KERNELS_CUDA_TILE_H
 #define MPT_KERNELS_CUDA_TILE_H
 
+#include "kernels/cuda/reduce.h"
 #include "kernels/cuda/values.h"
 
 #if defined(__CUDA_ARCH__)
-#define TILE_UNROLL _Pragma("unroll")
-#define TILE_ROLL   _Pragma("unroll 1") /* keeps the code small where no register is indexed */
+#define TILE_ROLL _Pragma("unroll 1") /* keeps the code small where no register is indexed */
 #else
-#define TILE_UNROLL
 #define TILE_ROLL
 #endif
 
@@ -39,11 +38,11 @@ enum {
 };
 
 static __device__ __forceinline__ int tile_lane() {
-    return (int)(threadIdx.x & 31u);
+    return (int)gpu_lane();
 }
 
 static __device__ __forceinline__ int tile_warp() {
-    return (int)(threadIdx.x >> 5);
+    return (int)gpu_warp_id();
 }
 
 /* Row and column of cell e of 8 columns, within the warp's 16 rows. */
@@ -158,7 +157,7 @@ static __device__ __forceinline__ void tile_read(const tile_source &s, int64_t r
         x[4] = b.x, x[5] = b.y, x[6] = b.z, x[7] = b.w;
         return;
     }
-    TILE_UNROLL
+    GPU_UNROLL
     for (int i = 0; i < 8; i++)
         x[i] = tile_get(s, row, col + i);
 }
@@ -179,7 +178,7 @@ static __device__ void tile_stage(const tile_source &s, int64_t row, int64_t col
         }
         float x[8];
         tile_read(s, row + r, col + c, x);
-        TILE_UNROLL
+        GPU_UNROLL
         for (int p = 0; p < PLANES; p++) {
             uint4 v;
             v.x = tile_cut(x[0], x[1]);
@@ -207,17 +206,17 @@ static __device__ __forceinline__ void tile_rows(float (&cells)[N][4], const uin
     TILE_ROLL
     for (int k = 0; k < depth; k += 16) {
         uint32_t fa[PA][4];
-        TILE_UNROLL
+        GPU_UNROLL
         for (int i = 0; i < PA * 4; i++)
             fa[i / 4][i % 4] = *(const uint32_t *)(my_a + i / 4 * ROWS * STRIDE +
                                                    (i & 1) * 8 * STRIDE + k + (i & 2) * 4);
-        TILE_UNROLL
+        GPU_UNROLL
         for (int n = 0; n < N; n++) {
-            TILE_UNROLL
+            GPU_UNROLL
             for (int pb = 0; pb < PB; pb++) {
                 const uint16_t *at = my_b + (pb * N + n) * 8 * STRIDE + k;
                 uint32_t fb[2] = {*(const uint32_t *)at, *(const uint32_t *)(at + 8)};
-                TILE_UNROLL
+                GPU_UNROLL
                 for (int pa = 0; pa < PA && pa + pb < TILE_ORDERS; pa++)
                     tile_mma(cells[n], fa[pa], fb);
             }
@@ -251,26 +250,26 @@ template <int WIDTH, int PARTS, int PB, int K>
 static __device__ __forceinline__ void
 tile_cols(float (&acc)[WIDTH / 8][4], const float (&x)[2 * K][4], const uint16_t *b, int cols) {
     enum { STRIDE = WIDTH + TILE_PAD, SIZE = 16 * K * STRIDE, CUTS = PB == 1 ? PARTS : 1 };
-    TILE_UNROLL
+    GPU_UNROLL
     for (int k = 0; k < K; k++) {
         uint32_t fa[CUTS][4], fb[2][2];
         float rest[8];
-        TILE_UNROLL
+        GPU_UNROLL
         for (int i = 0; i < 8; i++)
             rest[i] = x[2 * k + i / 4][i % 4];
         TILE_ROLL
         for (int part = 0; part < PARTS; part += CUTS) {
-            TILE_UNROLL
+            GPU_UNROLL
             for (int i = 0; i < CUTS * 4; i++)
                 fa[i / 4][i % 4] = tile_cut(rest[i % 4 * 2], rest[i % 4 * 2 + 1]);
             TILE_ROLL
             for (int pb = 0; pb < PB && part + pb < TILE_ORDERS; pb++) {
-                TILE_UNROLL
+                GPU_UNROLL
                 for (int n = 0; n < WIDTH / 8; n += 2) {
                     if (n % 4 == 0 && 8 * n >= cols)
                         break;
                     tile_turned(fb, b + pb * SIZE + 16 * k * STRIDE + 8 * n, STRIDE);
-                    TILE_UNROLL
+                    GPU_UNROLL
                     for (int i = 0; i < CUTS * 2; i++)
                         tile_mma(acc[n + i % 2], fa[i / 2], fb[i % 2]);
                 }
@@ -304,7 +303,7 @@ template <int WIDTH, int PA, int PB, int N>
 static __device__ __forceinline__ void tile_dot(float (&cells)[N][4], const tile_operand &a,
                                                 const tile_operand &b, int last) {
     int n_slabs = tile_slabs<WIDTH>(a.from.cols);
-    TILE_UNROLL
+    GPU_UNROLL
     for (int i = 0; i < N * 4; i++)
         cells[i / 4][i % 4] = 0.0f;
     for (int i = 1; i <= n_slabs; i++) {
@@ -336,7 +335,7 @@ static __device__ __forceinline__ float *tile_park(const float (&x)[WIDTH / 8][4
     enum { STRIDE = WIDTH + TILE_PAD };
     float *rows = (float *)shared + tile_warp() * 16 * STRIDE;
     __syncthreads();
-    TILE_UNROLL
+    GPU_UNROLL
     for (int i = 0; i < WIDTH / 2; i++)
         rows[tile_cell_row(i % 4) * STRIDE + 8 * (i / 4) + tile_cell_col(i % 4)] =
             x[i / 4][i % 4];

@@ -255,6 +255,22 @@ static inline unsigned gpu_blocks(int64_t n) {
     return (unsigned)(blocks < 1 ? 1 : blocks > 65535 ? 65535 : blocks);
 }
 
+/* Four elements a thread, for kernels that hold several tensors of them at once. */
+enum { GPU_FOUR = 4 };
+typedef gpu_floats<GPU_FOUR> gpu_four;
+
+static __host__ __device__ __forceinline__ int64_t gpu_fours(int64_t n) {
+    return (n + GPU_FOUR - 1) / GPU_FOUR;
+}
+
+/* Enough blocks to fill the GPU, no more than n elements need by fours: what a thread prepares
+ * once then serves many elements. Results never depend on the count. */
+static inline unsigned gpu_resident_blocks(const mpt_gpu *gpu, int64_t n) {
+    unsigned most = 8u * (unsigned)(gpu->n_multiprocessors > 0 ? gpu->n_multiprocessors : 1);
+    unsigned needed = gpu_blocks(gpu_fours(n));
+    return needed < most ? needed : most;
+}
+
 enum { GPU_VECTOR = 8 };
 
 /* Blocks for n elements, GPU_VECTOR a thread. */
