@@ -16,6 +16,7 @@
 #include "exec/stream.h"
 #include "kernels/quantize.h"
 #include "kernels/tensor.h"
+#include "recipe/target.h"
 
 struct mpt_executor {
     mpt_ctx *ctx;
@@ -90,9 +91,23 @@ static mpt_status reserve(const mpt_executor *executor) {
                               mpt_size_mul(floats, sizeof(float)));
 }
 
+/* Kernels were chosen for one kind of GPU: on another they would not do their work. */
+static mpt_status expect_target(const mpt_executor *executor) {
+    mpt_target made_for = executor->program->graph->target, is = executor->stream->gpu.target;
+    if (made_for == MPT_TARGET_HOST || made_for == is)
+        return MPT_OK;
+    mpt_status status = MPT_FAIL(executor->ctx, MPT_INVALID, MPT_NOWHERE,
+                                 "the program was compiled for %s, and this GPU is of the kind "
+                                 "%s",
+                                 mpt_target_name(made_for), mpt_target_name(is));
+    mpt_hint(executor->ctx, "leave the target out of the options of mpt_compile to run it");
+    return status;
+}
+
 static mpt_status create_on_device(mpt_executor *executor) {
     void *block = NULL;
     MPT_TRY(mpt_stream_open(executor->ctx, executor->backend, &executor->stream));
+    MPT_TRY(expect_target(executor));
     MPT_TRY(reserve(executor));
     MPT_TRY(mpt_stream_alloc(executor->stream, "what a step works in",
                              executor->program->arena_bytes, &block));

@@ -30,9 +30,9 @@ static const char nemotron_h[] =
     "mamba_num_heads = 2, mamba_head_dim = 8, ssm_state_size = 8, n_groups = 1, conv_kernel = "
     "4 }";
 
-/* `backend` of a device, or NULL for ref. */
-static void begin(run *r, const mpt_backend *backend, const char *model,
-                  const char *precision) {
+/* Without a trainer. `backend` of a device, or NULL for ref. */
+static void begin_for(run *r, const mpt_backend *backend, mpt_target target, const char *model,
+                      const char *precision) {
     char text[2048];
     mpt_compile_options options = MPT_COMPILE_OPTIONS_INIT;
     *r = (run){.ctx = mpt_test_ctx()};
@@ -44,11 +44,17 @@ static void begin(run *r, const mpt_backend *backend, const char *model,
              model, precision);
     options.model = MPT_MODEL_FULL;
     options.n_threads = 1;
-    options.target = backend ? MPT_TARGET_SM90 : MPT_TARGET_HOST; /* what the simulator is */
+    options.target = target;
     options.device = backend ? MPT_DEVICE_CUDA : MPT_DEVICE_REF;
     assert_mpt_ok(r->ctx, mpt_recipe_load_string(r->ctx, MPT_SOURCE_DIR "/recipes/c.lua", text,
                                                  strlen(text), NULL, &r->recipe));
     assert_mpt_ok(r->ctx, mpt_compile(r->recipe, &options, &r->program));
+}
+
+static void begin(run *r, const mpt_backend *backend, const char *model,
+                  const char *precision) {
+    mpt_target target = backend ? MPT_TARGET_SM90 : MPT_TARGET_HOST; /* the simulator's */
+    begin_for(r, backend, target, model, precision);
     assert_mpt_ok(r->ctx, mpt_trainer_create(r->program, NULL, &r->trainer));
 }
 
@@ -130,10 +136,26 @@ static void test_train_when_fp8_delayed_then_losses_are_refs_within_bound(void *
                 "} }");
 }
 
+/* Kernels for another kind of GPU would leave their work undone. */
+static void test_create_when_compiled_for_another_gpu_then_refused(void **state) {
+    (void)state;
+    toy_device cuda;
+    run r;
+    toy_make(&cuda, true);
+    begin_for(&r, &cuda.backend, MPT_TARGET_SM80, gpt2, "{ base = bf16 }");
+    assert_int_equal(mpt_trainer_create(r.program, NULL, &r.trainer), MPT_INVALID);
+    assert_string_equal(mpt_ctx_error(r.ctx)->message,
+                        "the program was compiled for sm80, and this GPU is of the kind sm90; "
+                        "leave the target out of the options of mpt_compile to run it");
+    assert_null(r.trainer);
+    end(&r);
+}
+
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_train_when_gpt2_then_losses_are_refs_within_bound),
     cmocka_unit_test(test_train_when_nemotron_h_then_losses_are_refs_within_bound),
     cmocka_unit_test(test_train_when_fp8_delayed_then_losses_are_refs_within_bound),
+    cmocka_unit_test(test_create_when_compiled_for_another_gpu_then_refused),
 };
 
 MPT_TEST_MAIN(cases)
