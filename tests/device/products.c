@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "copies.h"
+#include "gemm_bound.h"
 
 /* Both operands of one product; a wide format is stored as it is. */
 typedef struct kind {
@@ -118,14 +119,6 @@ static double factor_of(const operand *o, int64_t i) {
     return (double)o->quantized.expected.row_factor[n > 1 ? i : 0] * (double)o->constant;
 }
 
-/* The value of the lowest bit that is set. */
-static double unit_of(double x) {
-    int exponent;
-    double m = frexp(fabs(x), &exponent);
-    int64_t bits = (int64_t)ldexp(m, 53);
-    return ldexp((double)(bits & -bits), exponent - 53);
-}
-
 /* ---- one product ---- */
 
 typedef struct sum {
@@ -140,7 +133,7 @@ static sum sum_of(const operand *a, int64_t i, const operand *b, int64_t j) {
         s.value += x * y;
         s.size += fabs(x * y);
         if (x * y != 0)
-            unit = unit_of(x) * unit_of(y);
+            unit = lowest_bit(x) * lowest_bit(y);
         if (unit > 0 && (s.unit == 0 || unit < s.unit))
             s.unit = unit;
     }
