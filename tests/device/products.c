@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "copies.h"
-#include "gemm_bound.h"
+#include "../gemm_bound.h"
 
 /* Both operands of one product; a wide format is stored as it is. */
 typedef struct kind {
