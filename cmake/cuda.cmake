@@ -71,5 +71,8 @@ if(CMAKE_CXX_COMPILER AND MPT_CUSIM)
     -Wextra -Werror -ffp-contract=off -fno-strict-aliasing -fno-math-errno -fno-trapping-math>)
   target_include_directories(mpt_cusim PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/runtime
     ${CMAKE_SOURCE_DIR}/runtime/include)
+  # Every kernel reads the same headers, which takes longer than to compile most of them.
+  target_precompile_headers(mpt_cusim PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:${CMAKE_SOURCE_DIR}/kernels/cuda/values.h>)
   target_link_libraries(mpt_cusim PUBLIC mpt_core)
 endif()
