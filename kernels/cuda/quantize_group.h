@@ -1,9 +1,10 @@
 /* Sixteen values of one block to their codes, in registers: the inner step of the fast
  * quantizers, for E4M3, E5M2 and E2M1.
  *
- * The same codes as mpt_quantize_code gives, in fewer instructions: FP8 by the instruction of
- * the hardware where there is one; E2M1 by one float addition that rounds at the right place.
- * Tests hold both against mpt_encode and mpt_encode_stochastic. */
+ * The same codes as mpt_quantize_code gives, in fewer instructions: by the instruction of the
+ * hardware where there is one (FP8 from SM89 on, E2M1 on SM100a); else E2M1 by one float addition
+ * that rounds at the right place. Tests hold both against mpt_encode and
+ * mpt_encode_stochastic. */
 #ifndef MPT_KERNELS_CUDA_QUANTIZE_GROUP_H
 #define MPT_KERNELS_CUDA_QUANTIZE_GROUP_H
 
@@ -25,6 +26,21 @@ static __device__ __forceinline__ uint32_t e2m1_nearest(float x) {
     uint32_t magic = exponent + (22u << 23);
     uint32_t steps = mpt_float_bits(m + mpt_bits_float(magic)) - magic;
     return (bits >> 28 & 8u) | (steps + (exponent >> 22) - (0x3F800000u >> 22));
+}
+
+/* Two codes of E2M1, the first in the low half of a byte. */
+static __device__ __forceinline__ uint32_t e2m1_pair(float low, float high) {
+#if defined(__CUDA_ARCH_FEAT_SM100_ALL)
+    uint32_t pair;
+    asm("{ .reg .b8 codes;\n"
+        " cvt.rn.satfinite.e2m1x2.f32 codes, %1, %2;\n"
+        " cvt.u32.u8 %0, codes; }"
+        : "=r"(pair)
+        : "f"(high), "f"(low));
+    return pair;
+#else
+    return e2m1_nearest(low) | e2m1_nearest(high) << 4;
+#endif
 }
 
 /* E2M1 by one random byte, as mpt_encode_stochastic_byte: byte/256 of a step is added, then all
@@ -147,9 +163,10 @@ group_encode(const float v[GROUP], float encode, const mpt_random_key *key, uint
     GPU_UNROLL
     for (int i = 0; i < GROUP; i++) {
         float y = v[i] * encode;
-        if (FORMAT == MPT_DTYPE_E2M1) {
-            uint32_t code = STOCHASTIC ? e2m1_stochastic(y, random[i]) : e2m1_nearest(y);
-            codes.word[i / 8] |= code << (i % 8 * 4);
+        if (FORMAT == MPT_DTYPE_E2M1 && STOCHASTIC) {
+            codes.word[i / 8] |= e2m1_stochastic(y, random[i]) << (i % 8 * 4);
+        } else if (FORMAT == MPT_DTYPE_E2M1 && i % 2 == 0) {
+            codes.word[i / 8] |= e2m1_pair(y, v[i + 1] * encode) << (i % 8 * 4);
         } else if (i % 2 == 0) {
             codes.word[i / 4] |= fp8_pair<FORMAT>(y, v[i + 1] * encode) << (i % 4 * 8);
         }
