@@ -121,5 +121,5 @@ extern "C" void mpt_cuda_attention(const mpt_kernel_args *args) {
     bool bf16 = true;
     for (int i = 0; i < 3; i++)
         bf16 = bf16 && args->in[i].storage == MPT_STORAGE_BF16;
-    tile_dispatch<attention_launch>(args, args->node->attrs.head_dim, bf16);
+    attention_dispatch<attention_launch>(args, args->node->attrs.head_dim, bf16);
 }

@@ -33,6 +33,18 @@ template <int PLANES> struct attention_tile {
     enum { FORWARD = PLANES == 1 ? 64 : 32, BACKWARD = 32 };
 };
 
+/* Launch::run<WIDTH, PLANES>(args). Rows go by slabs of WIDTH, so any width is right: where
+ * numbers are cut in three, the wide one would take nvcc longer than it saves. */
+template <typename Launch>
+static void attention_dispatch(const mpt_kernel_args *args, int64_t dim, bool bf16) {
+    if (!bf16)
+        Launch::template run<64, TILE_ORDERS>(args);
+    else if (dim <= 64)
+        Launch::template run<64, 1>(args);
+    else
+        Launch::template run<128, 1>(args);
+}
+
 /* A head of one sequence; `heads` is how many the tensor has. */
 static __device__ __forceinline__ tile_source attention_head(const attention_job &job,
                                                              const gpu_tensor &t, int64_t heads,

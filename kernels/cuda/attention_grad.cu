@@ -225,5 +225,5 @@ extern "C" void mpt_cuda_attention_grad(const mpt_kernel_args *args) {
         bf16 = bf16 && args->in[i].storage == MPT_STORAGE_BF16;
     GPU_LAUNCH(attention_delta_kernel, (unsigned)((rows + TILE_WARPS - 1) / TILE_WARPS),
                TILE_THREADS, 0, args->gpu, job);
-    tile_dispatch<attention_grad_launch>(args, job.dim, bf16);
+    attention_dispatch<attention_grad_launch>(args, job.dim, bf16);
 }

@@ -107,7 +107,7 @@ static __device__ __forceinline__ float norm_mean(const norm_job &k, int64_t at,
 
 /* ---- launches ---- */
 
-enum { NORM_WARP = 1024, NORM_BLOCK = 4096, NORM_LONG = 8192 };
+enum { NORM_WARP = 1024, NORM_LONG = 8192 };
 
 /* Whether slices can be kept; what a node lacks has the address 0. */
 static bool norm_is_whole(const norm_job &k) {
@@ -118,17 +118,15 @@ static bool norm_is_whole(const norm_job &k) {
     return k.n % GPU_VECTOR == 0 && k.n <= NORM_LONG && bits % 16 == 0;
 }
 
-/* KERNEL::launch<KIND, threads, vectors a thread>, by the length of slices. */
+/* KERNEL::launch<KIND, threads, vectors a thread>, by the length of slices. Three shapes, since
+ * nvcc takes its time over the six kernels of each: up to 4096 the large block keeps one vector
+ * of two. */
 template <class KERNEL, norm_kind KIND>
 static void norm_run(const mpt_gpu *gpu, const norm_job &k) {
-    if (!norm_is_whole(k) && k.n <= NORM_WARP)
-        KERNEL::template launch<KIND, 32, 0>(gpu, k);
-    else if (!norm_is_whole(k))
+    if (!norm_is_whole(k))
         KERNEL::template launch<KIND, 256, 0>(gpu, k);
     else if (k.n <= NORM_WARP)
         KERNEL::template launch<KIND, 32, 4>(gpu, k);
-    else if (k.n <= NORM_BLOCK)
-        KERNEL::template launch<KIND, 256, 2>(gpu, k);
     else
         KERNEL::template launch<KIND, 512, 2>(gpu, k);
 }

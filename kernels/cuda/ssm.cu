@@ -131,5 +131,5 @@ extern "C" void mpt_cuda_ssm_scan(const mpt_kernel_args *args) {
         bf16 = bf16 && args->in[i].storage == MPT_STORAGE_BF16;
     GPU_LAUNCH(ssm_rates_kernel, gpu_blocks(job.s.batch * job.s.n_chunks * job.s.heads),
                GPU_THREADS, 0, args->gpu, job);
-    tile_dispatch<ssm_launch>(args, ssm_width(&job.s), bf16);
+    ssm_dispatch<ssm_launch>(args, bf16);
 }

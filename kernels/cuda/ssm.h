@@ -1,7 +1,8 @@
-/* What the forward and the backward pass of the scan share: views, rates and scratch. Names as
- * in kernels/cpu/ssm_chunk.c: c_i   the sum of delta A over the chunk's tokens up to i W_ij  =
- * (C_i . B_j) exp(c_i - c_j) delta_j for j <= i, else 0 Sums c are made in double and kept in
- * two floats, as differences of long sums would else be off by more than the terms between. */
+/* What the forward and the backward pass of the scan share: views, rates and scratch. Names are
+ * those of kernels/cpu/ssm_chunk.c: c_i is the sum of delta A over the chunk's tokens up to i,
+ * and W_ij is (C_i . B_j) exp(c_i - c_j) delta_j for j <= i, else 0. The sums c are made in
+ * double and kept in two floats, as differences of long sums would else be off by more than the
+ * terms between. */
 #ifndef MPT_KERNELS_CUDA_SSM_H
 #define MPT_KERNELS_CUDA_SSM_H
 
@@ -135,9 +136,13 @@ static __device__ __forceinline__ float ssm_decay(const ssm_rate &later,
     return expf((later.sum - earlier.sum) + (later.low - earlier.low));
 }
 
-/* Rows of either width have to fit a tile. */
-static inline int64_t ssm_width(const mpt_ssm_shape *s) {
-    return s->head_dim > s->state ? s->head_dim : s->state;
+/* Launch::run<WIDTH, PLANES>(args), of one width: published models have states of 128, and what
+ * narrower ones leave of a tile costs them little. */
+template <typename Launch> static void ssm_dispatch(const mpt_kernel_args *args, bool bf16) {
+    if (bf16)
+        Launch::template run<128, 1>(args);
+    else
+        Launch::template run<128, TILE_ORDERS>(args);
 }
 
 #endif

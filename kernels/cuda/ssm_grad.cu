@@ -324,7 +324,7 @@ extern "C" void mpt_cuda_ssm_scan_grad(const mpt_kernel_args *args) {
     ssm_job job = ssm_grad_job_of(args);
     unsigned each = gpu_blocks(job.s.batch * job.s.n_chunks * job.s.heads);
     GPU_LAUNCH(ssm_rates_kernel, each, GPU_THREADS, 0, args->gpu, job);
-    tile_dispatch<ssm_grad_launch>(args, ssm_width(&job.s), ssm_grad_bf16(args));
+    ssm_dispatch<ssm_grad_launch>(args, ssm_grad_bf16(args));
     ssm_launch_groups(args);
     GPU_LAUNCH(ssm_drates_kernel, each, GPU_THREADS, 0, args->gpu, job);
     GPU_LAUNCH(ssm_totals_kernel, dim3((unsigned)job.s.heads, 3), 32, 0, args->gpu, job);

@@ -145,6 +145,5 @@ struct ssm_group_launch {
 };
 
 void ssm_launch_groups(const mpt_kernel_args *args) {
-    ssm_job job = ssm_grad_job_of(args);
-    tile_dispatch<ssm_group_launch>(args, ssm_width(&job.s), ssm_grad_bf16(args));
+    ssm_dispatch<ssm_group_launch>(args, ssm_grad_bf16(args));
 }

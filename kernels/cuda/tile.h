@@ -367,13 +367,4 @@ template <typename Kernel> static inline void tile_allow_shared(Kernel kernel, s
 #endif
 }
 
-/* Runs Launch::run<WIDTH, PLANES>(args) for rows of `cols` numbers. */
-template <typename Launch>
-static void tile_dispatch(const mpt_kernel_args *args, int64_t cols, bool bf16) {
-    if (cols <= 64)
-        bf16 ? Launch::template run<64, 1>(args) : Launch::template run<64, 3>(args);
-    else
-        bf16 ? Launch::template run<128, 1>(args) : Launch::template run<128, 3>(args);
-}
-
 #endif
