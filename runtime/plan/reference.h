@@ -1,7 +1,8 @@
 /* The reference of the recipe language as Markdown: `mptrun --help-recipe`, recipes/README.md.
  *
  * reference.c prints the schema's rows and the tables of formats, kinds, warnings and model
- * words; reference_text.c holds what no table says. Beside the path: it reads tables only. */
+ * words; reference_text.c holds what no table says, reference_shipped.c what comes with mpt.
+ * Beside the path: it reads tables only. */
 #ifndef MPT_PLAN_REFERENCE_H
 #define MPT_PLAN_REFERENCE_H
 
