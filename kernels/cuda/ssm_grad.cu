@@ -305,7 +305,8 @@ struct ssm_grad_launch {
         size_t bytes = (size_t)(tile_layout<WIDTH, PLANES>::size(2 * TILE_ROWS + SSM_OTHERS) +
                                 ssm_wide<WIDTH>()) *
                        sizeof(uint16_t);
-        tile_allow_shared(dx, bytes);
+        if (!tile_allow_shared(args->gpu, dx, bytes))
+            return;
         ssm_launch_states<WIDTH, PLANES>(args, job, ssm_lambda(job), true);
         GPU_LAUNCH(dx, (unsigned)(s->batch * s->n_chunks * s->heads), TILE_THREADS, bytes,
                    args->gpu, job);
