@@ -282,7 +282,7 @@ tile_cols(float (&acc)[WIDTH / 8][4], const float (&x)[2 * K][4], const uint16_t
 
 /* One side of a product of rows: `row` is the first of the tile at `tile`. */
 struct tile_operand {
-    tile_source from;
+    const tile_source &from; /* in shared memory where registers are short */
     int64_t row;
     uint16_t *tile;
 };
