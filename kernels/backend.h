@@ -10,7 +10,7 @@
 
 #include "kernels/kernel.h"
 
-enum { MPT_BACKEND_API = 2 };
+enum { MPT_BACKEND_API = 3 };
 
 struct mpt_gpu; /* kernels/cuda/device.h */
 
@@ -37,6 +37,13 @@ typedef struct mpt_device_ops {
     void *(*recorded)(struct mpt_gpu *gpu);
     bool (*replay)(struct mpt_gpu *gpu, void *recording);
     void (*forget)(struct mpt_gpu *gpu, void *recording);
+    /* Marks tell when the stream came to them, by the device's clock: placed among launches, as
+     * often as wanted, but in no recording. `between` waits for `to` and gives the seconds
+     * since `from`, which was placed before it. */
+    void *(*mark_create)(struct mpt_gpu *gpu);
+    bool (*mark)(struct mpt_gpu *gpu, void *mark);
+    bool (*between)(struct mpt_gpu *gpu, void *from, void *to, double *out_seconds);
+    void (*mark_destroy)(struct mpt_gpu *gpu, void *mark);
 } mpt_device_ops;
 
 typedef struct mpt_backend {

@@ -49,6 +49,11 @@ static inline dot_bound dot_bound_of(const float *a, int64_t a_step, const float
     return d;
 }
 
+static inline bool is_power_of_two(double x) {
+    int exponent;
+    return fabs(frexp(x, &exponent)) == 0.5;
+}
+
 /* An ulp of x in a format, at its smallest normal number or above. */
 static inline double ulp_of(mpt_dtype format, double x) {
     mpt_format f = mpt_format_of(format);
@@ -59,14 +64,14 @@ static inline double ulp_of(mpt_dtype format, double x) {
 }
 
 /* The largest difference from d.exact that a result in `out` may have. `factor` is what the sum
- * was multiplied by. */
+ * was multiplied by; by a power of two it stays exact. */
 static inline double dot_allowed(const dot_bound *d, double factor, mpt_dtype out, bool fast) {
     double ulp = ulp_of(out, d->exact * factor);
     double scaled = 2 * ulp_of(MPT_DTYPE_FP32, d->exact * factor); /* of the factors */
     if (fast)
         return 5e-3 * d->magnitude * fabs(factor) + ulp;
     if (d->certified) /* exact sums, rounded */
-        return (out == MPT_DTYPE_FP32 ? 0 : ulp / 2) + (factor == 1 ? 0 : scaled);
+        return (out == MPT_DTYPE_FP32 ? 0 : ulp / 2) + (is_power_of_two(factor) ? 0 : scaled);
     return 1e-5 * d->magnitude * fabs(factor) + ulp;
 }
 

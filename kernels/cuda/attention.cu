@@ -112,7 +112,8 @@ struct attention_launch {
         size_t bytes = (size_t)tile_layout<WIDTH, PLANES>::size(rows) * sizeof(uint16_t);
         dim3 grid(attention_row_tiles(&job) * (unsigned)(job.batch * job.heads),
                   (unsigned)tile_slabs<WIDTH>(job.dim));
-        tile_allow_shared(kernel, bytes);
+        if (!tile_allow_shared(args->gpu, kernel, bytes))
+            return;
         GPU_LAUNCH(kernel, grid, TILE_THREADS, bytes, args->gpu, job);
     }
 };

@@ -207,9 +207,10 @@ struct attention_grad_launch {
         auto most = attention_most_kernel<WIDTH, PLANES>;
         auto dkv = attention_dkv_kernel<WIDTH, PLANES>;
         auto dq = attention_dq_kernel<WIDTH, PLANES>;
-        tile_allow_shared(most, bytes);
-        tile_allow_shared(dkv, bytes);
-        tile_allow_shared(dq, bytes);
+        if (!tile_allow_shared(args->gpu, most, bytes) ||
+            !tile_allow_shared(args->gpu, dkv, bytes) ||
+            !tile_allow_shared(args->gpu, dq, bytes))
+            return;
         if (job.softmax != MPT_DTYPE_FP32)
             GPU_LAUNCH(most, by_query.x, TILE_THREADS, bytes, args->gpu, job);
         GPU_LAUNCH(dkv, by_key, TILE_THREADS, bytes, args->gpu, job);

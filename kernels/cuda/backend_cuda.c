@@ -8,8 +8,10 @@
 static bool open_all(mpt_ctx *ctx, mpt_gpu *gpu) {
     if (!mpt_gpu_open(gpu))
         return false;
-    if (mpt_lt_create(ctx, &gpu->lt) != MPT_OK)
-        gpu->error = "cuBLASLt does not start";
+    mpt_status status = mpt_lt_create(ctx, &gpu->lt);
+    if (status != MPT_OK)
+        gpu->error = status == MPT_OUT_OF_MEMORY ? "the host's memory is full"
+                                                 : "cuBLASLt does not start";
     gpu->workspace = mpt_gpu_alloc(gpu, gpu->workspace_bytes);
     if (!gpu->workspace && !gpu->error)
         gpu->error = "its memory is full";
@@ -55,6 +57,10 @@ static const mpt_device_ops device = {
     .recorded = mpt_gpu_recorded,
     .replay = mpt_gpu_replay,
     .forget = mpt_gpu_forget,
+    .mark_create = mpt_gpu_mark_create,
+    .mark = mpt_gpu_mark,
+    .between = mpt_gpu_between,
+    .mark_destroy = mpt_gpu_mark_destroy,
 };
 
 const mpt_backend mpt_backend_cuda = {

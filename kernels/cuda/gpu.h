@@ -17,8 +17,9 @@
 #else
 #include "kernels/cuda/sim/cusim.h"
 #define GPU_LAUNCH(kernel, grid, block, shared, gpu, ...)                                      \
-    ::cusim::launch(#kernel, (grid), (block), (shared), (gpu)->stream,                         \
-                    ::cusim::bound(kernel, __VA_ARGS__))
+    ::cusim::launch({#kernel, (const void *)(kernel), (grid), (block), (size_t)(shared),       \
+                     ::cusim::bound(kernel, __VA_ARGS__)},                                     \
+                    (gpu)->stream)
 #define GPU_DYNAMIC_SHARED(type, name) type *name = (type *)::cusim::dynamic_shared()
 #endif
 

@@ -160,12 +160,13 @@ static __global__ void moe_choose_kernel(moe_job k) {
 
 /* ---- rows ---- */
 
-/* The first of n sorted numbers at(i) that is not below x. */
+/* The first of n sorted numbers at(i) that is not below x. Rows, choices and experts are
+ * counted in 32 bits: infer refuses more. */
 template <class At>
-static __device__ __forceinline__ int64_t moe_lower_bound(int64_t n, int64_t x, At at) {
-    int64_t first = 0;
+static __device__ __forceinline__ int32_t moe_lower_bound(int32_t n, int32_t x, At at) {
+    int32_t first = 0;
     while (n > 0) {
-        int64_t half = n / 2;
+        int32_t half = n / 2;
         bool below = at(first + half) < x;
         first = below ? first + half + 1 : first;
         n = below ? n - half - 1 : half;
@@ -174,55 +175,57 @@ static __device__ __forceinline__ int64_t moe_lower_bound(int64_t n, int64_t x, 
 }
 
 /* Sums of all earlier threads of the block. */
-static __device__ __forceinline__ int64_t moe_sum_before(int64_t own) {
-    __shared__ int64_t sums[GPU_ORDER_THREADS];
+static __device__ __forceinline__ int32_t moe_sum_before(int32_t own) {
+    __shared__ int32_t sums[GPU_ORDER_THREADS];
     sums[threadIdx.x] = own;
     for (unsigned back = 1; back < GPU_ORDER_THREADS; back *= 2) {
         __syncthreads();
-        int64_t more = threadIdx.x >= back ? sums[threadIdx.x - back] : 0;
+        int32_t more = threadIdx.x >= back ? sums[threadIdx.x - back] : 0;
         __syncthreads();
         sums[threadIdx.x] += more;
     }
     return sums[threadIdx.x] - own;
 }
 
-static __device__ __forceinline__ int64_t moe_aligned(const moe_job &k, int64_t e) {
-    return (k.first[e + 1] - k.first[e] + k.align - 1) / k.align * k.align;
+static __device__ __forceinline__ int32_t moe_aligned(const int32_t *first, int32_t e,
+                                                      int32_t align) {
+    return (first[e + 1] - first[e] + align - 1) / align * align;
 }
 
 /* One block: where the choices and the rows of each expert begin. */
-static __global__ void __launch_bounds__(GPU_ORDER_THREADS) moe_offsets_kernel(moe_job k) {
-    int64_t choices = k.n_tokens * k.top_k;
-    for (int64_t e = threadIdx.x; e <= k.n; e += GPU_ORDER_THREADS)
-        k.first[e] = (int32_t)moe_lower_bound(
-            choices, e, [&](int64_t i) { return (int64_t)k.experts[k.order[i]]; });
+static __global__ void __launch_bounds__(GPU_ORDER_THREADS, 1) moe_offsets_kernel(moe_job k) {
+    int32_t n = (int32_t)k.n, align = (int32_t)k.align, *first = k.first;
+    int32_t choices = (int32_t)(k.n_tokens * k.top_k);
+    for (int32_t e = (int32_t)threadIdx.x; e <= n; e += GPU_ORDER_THREADS)
+        first[e] =
+            moe_lower_bound(choices, e, [&](int32_t i) { return k.experts[k.order[i]]; });
     __syncthreads();
-    for (int64_t e = threadIdx.x; k.load.data && e < k.n; e += GPU_ORDER_THREADS)
-        gpu_put(k.load, e, gpu_get(k.load, e) + (float)(k.first[e + 1] - k.first[e]));
-    int32_t n = (int32_t)k.n, each = (n + GPU_ORDER_THREADS - 1) / GPU_ORDER_THREADS;
-    int64_t own = 0;
+    for (int32_t e = (int32_t)threadIdx.x; k.load.data && e < n; e += GPU_ORDER_THREADS)
+        gpu_put(k.load, e, gpu_get(k.load, e) + (float)(first[e + 1] - first[e]));
+    int32_t each = (n + GPU_ORDER_THREADS - 1) / GPU_ORDER_THREADS, own = 0;
     int32_t begin = (int32_t)threadIdx.x * each, end = begin + each < n ? begin + each : n;
     for (int32_t e = begin; e < end; e++)
-        own += moe_aligned(k, e);
-    int64_t at = moe_sum_before(own);
+        own += moe_aligned(first, e, align);
+    int32_t at = moe_sum_before(own);
     if (threadIdx.x == 0)
         k.offsets[0] = 0;
     for (int32_t e = begin; e < end; e++) {
-        at += moe_aligned(k, e);
-        k.offsets[e + 1] = (int32_t)at;
+        at += moe_aligned(first, e, align);
+        k.offsets[e + 1] = at;
     }
 }
 
 /* Each row finds its expert, and which of the expert's choices it holds. */
 static __global__ void moe_place_kernel(moe_job k) {
-    GPU_EACH(r, k.n_rows) {
-        int64_t e =
-            moe_lower_bound(k.n, r + 1, [&](int64_t i) { return (int64_t)k.offsets[i + 1]; });
-        int64_t place = e < k.n ? k.first[e] + r - k.offsets[e] : 0;
-        int32_t choice = e < k.n && place < k.first[e + 1] ? k.order[place] : -1;
+    int32_t n = (int32_t)k.n;
+    GPU_EACH(i, k.n_rows) {
+        int32_t r = (int32_t)i;
+        int32_t e = moe_lower_bound(n, r + 1, [&](int32_t j) { return k.offsets[j + 1]; });
+        int32_t place = e < n ? k.first[e] + r - k.offsets[e] : 0;
+        int32_t choice = e < n && place < k.first[e + 1] ? k.order[place] : -1;
         k.tokens[r] = choice;
         if (choice >= 0)
-            k.rows[choice] = (int32_t)r;
+            k.rows[choice] = r;
     }
 }
 

@@ -24,4 +24,9 @@ void *mpt_gpu_recorded(mpt_gpu *gpu);
 bool mpt_gpu_replay(mpt_gpu *gpu, void *recording);
 void mpt_gpu_forget(mpt_gpu *gpu, void *recording);
 
+void *mpt_gpu_mark_create(mpt_gpu *gpu);
+bool mpt_gpu_mark(mpt_gpu *gpu, void *mark);
+bool mpt_gpu_between(mpt_gpu *gpu, void *from, void *to, double *out_seconds);
+void mpt_gpu_mark_destroy(mpt_gpu *gpu, void *mark);
+
 #endif

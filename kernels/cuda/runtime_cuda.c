@@ -1,5 +1,6 @@
 /* A GPU's memory and stream over CUDA's runtime library. A recording is a graph captured from
- * the stream. Host memory is pageable: such a copy has left it when the call is back. */
+ * the stream, a mark an event. Host memory is pageable: such a copy has left it when the call
+ * is back. */
 #include "kernels/cuda/runtime.h"
 
 #include "kernels/cuda/capability.h"
@@ -117,4 +118,30 @@ void mpt_gpu_forget(mpt_gpu *gpu, void *recording) {
     (void)gpu;
     if (recording)
         (void)cudaGraphExecDestroy((cudaGraphExec_t)recording);
+}
+
+/* ---- marks ---- */
+
+void *mpt_gpu_mark_create(mpt_gpu *gpu) {
+    cudaEvent_t mark = NULL;
+    return !gpu->error && passed(gpu, cudaEventCreate(&mark)) ? mark : NULL;
+}
+
+bool mpt_gpu_mark(mpt_gpu *gpu, void *mark) {
+    return !gpu->error && passed(gpu, cudaEventRecord((cudaEvent_t)mark, stream_of(gpu)));
+}
+
+bool mpt_gpu_between(mpt_gpu *gpu, void *from, void *to, double *out_seconds) {
+    float milliseconds = 0;
+    bool is =
+        !gpu->error && passed(gpu, cudaEventSynchronize((cudaEvent_t)to)) &&
+        passed(gpu, cudaEventElapsedTime(&milliseconds, (cudaEvent_t)from, (cudaEvent_t)to));
+    *out_seconds = is ? (double)milliseconds * 1e-3 : 0;
+    return is;
+}
+
+void mpt_gpu_mark_destroy(mpt_gpu *gpu, void *mark) {
+    (void)gpu;
+    if (mark)
+        (void)cudaEventDestroy((cudaEvent_t)mark);
 }

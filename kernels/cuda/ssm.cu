@@ -111,7 +111,8 @@ struct ssm_launch {
         dim3 grid((unsigned)(s->batch * s->n_chunks * s->heads),
                   (unsigned)((most + TILE_ROWS - 1) / TILE_ROWS),
                   (unsigned)tile_slabs<WIDTH>(s->head_dim));
-        tile_allow_shared(output, bytes);
+        if (!tile_allow_shared(args->gpu, output, bytes))
+            return;
         GPU_LAUNCH(output, grid, TILE_THREADS, bytes, args->gpu, job);
     }
 };

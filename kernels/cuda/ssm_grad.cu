@@ -10,6 +10,8 @@
 #include "kernels/cuda/ssm_grad.h"
 #include "kernels/cuda/ssm_states.h"
 
+enum { SSM_DX_OTHERS = 32 }; /* as SSM_OTHERS, of the kernel for dx */
+
 /* A number of a lane's two rows, given or added to the token's by one of the four lanes that
  * share the rows. */
 static __device__ __forceinline__ void ssm_note(const ssm_job &job, const ssm_place &k,
@@ -26,10 +28,11 @@ static __device__ __forceinline__ void ssm_note(const ssm_job &job, const ssm_pl
 
 /* The block's work: one chunk and head, slab by slab of head_dim; tiles of 64 tokens j. */
 template <int WIDTH, int PLANES> struct ssm_dx {
-    enum { N = SSM_OTHERS / 8 };
-    ssm_job job;
-    ssm_place k;
-    int64_t slab;                    /* first column */
+    enum { N = SSM_DX_OTHERS / 8, B = 0, C, X, DY };
+    const ssm_job &job;
+    const ssm_place &k;
+    const tile_source *of; /* B, C, X, DY: in shared memory, as k, since registers are short */
+    int slab;              /* first column */
     uint16_t *own[2], *wide, *other; /* wide has room for three planes */
     ssm_rate *rates;
     double *rows;
@@ -51,7 +54,6 @@ template <int WIDTH, int PLANES>
 __device__ __forceinline__ void
 ssm_dx<WIDTH, PLANES>::from_end(const tile_operand &b, int64_t row, float (&dx)[WIDTH / 8][4]) {
     tile_operand lambda = {ssm_state(job, k, ssm_lambda(job), k.chunk), 0, wide};
-    tile_source x = ssm_x(job, k, job.x);
     ssm_rate last = ssm_rate_of(job, k, k.n - 1);
     float share[2] = {0.0f, 0.0f}, to_end[2], delta[2], cells[N][4];
     for (int r = 0; r < 2; r++) {
@@ -59,8 +61,8 @@ ssm_dx<WIDTH, PLANES>::from_end(const tile_operand &b, int64_t row, float (&dx)[
         to_end[r] = ssm_decay(last, at), delta[r] = at.delta;
     }
     GPU_UNROLL
-    for (int i = 0; i < WIDTH / SSM_OTHERS; i++) {
-        lambda.row = slab + i * SSM_OTHERS;
+    for (int i = 0; i < WIDTH / SSM_DX_OTHERS; i++) {
+        lambda.row = slab + i * SSM_DX_OTHERS;
         if (lambda.row >= job.s.head_dim)
             continue;
         __syncthreads();
@@ -69,7 +71,7 @@ ssm_dx<WIDTH, PLANES>::from_end(const tile_operand &b, int64_t row, float (&dx)[
         for (int e = 0; e < N * 4; e++) {
             int r = e % 4 / 2;
             float reached = to_end[r] * cells[e / 4][e % 4];
-            share[r] += reached * tile_get(x, row + tile_cell_row(e % 4),
+            share[r] += reached * tile_get(of[X], row + tile_cell_row(e % 4),
                                            lambda.row + 8 * (e / 4) + tile_cell_col(e % 4));
             dx[i * N + e / 4][e % 4] = delta[r] * reached;
         }
@@ -79,15 +81,14 @@ ssm_dx<WIDTH, PLANES>::from_end(const tile_operand &b, int64_t row, float (&dx)[
 
 template <int WIDTH, int PLANES>
 __device__ __forceinline__ void ssm_dx<WIDTH, PLANES>::from_start(int64_t first) {
-    tile_operand c = {ssm_b(job, k, job.c), first, own[0]};
+    tile_operand c = {of[C], first, own[0]};
     tile_operand state = {ssm_state(job, k, job.states, k.chunk), 0, wide};
-    tile_source dy = ssm_x(job, k, job.dy);
     int64_t row = first + tile_warp() * 16;
     float sum[2] = {0.0f, 0.0f}, cells[N][4];
     __syncthreads();
-    tile_stage<WIDTH, PLANES, TILE_ROWS>(c.from, first, 0, c.tile);
-    for (int i = 0; i < WIDTH / SSM_OTHERS; i++) {
-        state.row = slab + i * SSM_OTHERS;
+    tile_stage<WIDTH, PLANES, TILE_ROWS>(of[C], first, 0, own[0]);
+    for (int i = 0; i < WIDTH / SSM_DX_OTHERS; i++) {
+        state.row = slab + i * SSM_DX_OTHERS;
         if (state.row >= job.s.head_dim)
             continue;
         __syncthreads();
@@ -95,7 +96,7 @@ __device__ __forceinline__ void ssm_dx<WIDTH, PLANES>::from_start(int64_t first)
         GPU_UNROLL
         for (int e = 0; e < N * 4; e++)
             sum[e % 4 / 2] +=
-                cells[e / 4][e % 4] * tile_get(dy, row + tile_cell_row(e % 4),
+                cells[e / 4][e % 4] * tile_get(of[DY], row + tile_cell_row(e % 4),
                                                state.row + 8 * (e / 4) + tile_cell_col(e % 4));
     }
     GPU_UNROLL
@@ -114,7 +115,7 @@ __device__ __forceinline__ void
 ssm_dx<WIDTH, PLANES>::pairs(float (&cb)[N][4], float (&dw)[N][4],
                              const ssm_rate (&own_rates)[2], int64_t i, int64_t j) {
     float ddelta[2] = {0.0f, 0.0f};
-    double down[2] = {0.0, 0.0}, up[2 * N] = {};
+    double down[2] = {0.0, 0.0};
     GPU_UNROLL
     for (int e = 0; e < N * 4; e++) {
         int r = e % 4 / 2, col = 8 * (e / 4) + tile_cell_col(e % 4);
@@ -124,9 +125,8 @@ ssm_dx<WIDTH, PLANES>::pairs(float (&cb)[N][4], float (&dw)[N][4],
         float pair = seen ? dw[e / 4][e % 4] * decay * cb[e / 4][e % 4] : 0.0f;
         cb[e / 4][e % 4] = seen ? cb[e / 4][e % 4] * decay * own_rates[r].delta : 0.0f;
         ddelta[r] += pair;
-        double to_c = earlier < later ? (double)(pair * own_rates[r].delta) : 0.0;
-        down[r] += to_c;
-        up[e / 4 * 2 + e % 2] += to_c;
+        dw[e / 4][e % 4] = earlier < later ? pair * own_rates[r].delta : 0.0f;
+        down[r] += (double)dw[e / 4][e % 4];
     }
     if (slab > 0)
         return;
@@ -140,16 +140,17 @@ ssm_dx<WIDTH, PLANES>::pairs(float (&cb)[N][4], float (&dw)[N][4],
     }
     GPU_UNROLL
     for (int c = 0; c < 2 * N; c++) {
+        double up = (double)dw[c / 2][c % 2] + (double)dw[c / 2][c % 2 + 2];
         for (int step = 4; step < 32; step *= 2)
-            up[c] += __shfl_xor_sync(0xffffffffu, up[c], step);
+            up += __shfl_xor_sync(0xffffffffu, up, step);
         if (tile_lane() < 4)
-            rows[tile_warp() * SSM_OTHERS + c / 2 * 8 + tile_lane() * 2 + c % 2] = up[c];
+            rows[tile_warp() * SSM_DX_OTHERS + c / 2 * 8 + tile_lane() * 2 + c % 2] = up;
     }
     __syncthreads();
-    if (threadIdx.x < SSM_OTHERS && i + threadIdx.x < k.n) {
+    if (threadIdx.x < SSM_DX_OTHERS && i + threadIdx.x < k.n) {
         double sum = 0.0;
         for (int warp = 0; warp < TILE_WARPS; warp++)
-            sum += rows[warp * SSM_OTHERS + threadIdx.x];
+            sum += rows[warp * SSM_DX_OTHERS + threadIdx.x];
         job.room.dsum[ssm_at(job, k, i + threadIdx.x)] += sum;
     }
 }
@@ -161,13 +162,12 @@ __device__ __forceinline__ void ssm_dx<WIDTH, PLANES>::within(const tile_operand
     int64_t row = b.row + tile_warp() * 16;
     ssm_rate own_rates[2] = {ssm_rate_of(job, k, row + tile_cell_row(0)),
                              ssm_rate_of(job, k, row + tile_cell_row(2))};
-    tile_operand c = {ssm_b(job, k, job.c), b.row, wide};
-    tile_operand dy = {ssm_x(job, k, job.dy), b.row, other};
+    tile_operand c = {of[C], b.row, wide}, dy = {of[DY], b.row, other};
     float cb[N][4], dw[N][4];
-    for (; c.row < k.n; c.row += SSM_OTHERS) {
+    for (; c.row < k.n; c.row += SSM_DX_OTHERS) {
         dy.row = c.row;
         __syncthreads();
-        if (threadIdx.x < SSM_OTHERS)
+        if (threadIdx.x < SSM_DX_OTHERS)
             rates[threadIdx.x] = ssm_rate_of(job, k, c.row + threadIdx.x);
         tile_dot<WIDTH, PLANES, PLANES, N>(cb, b, c, 0);
         tile_dot<WIDTH, PLANES, PLANES, N>(dw, x, dy, (int)(slab / WIDTH));
@@ -182,17 +182,16 @@ template <int WIDTH, int PLANES>
 __device__ __forceinline__ void ssm_dx<WIDTH, PLANES>::finish(int64_t row,
                                                               float (&dx)[WIDTH / 8][4]) {
     const float *parked = tile_park<WIDTH>(dx, own[0]);
-    tile_source x = ssm_x(job, k, job.x), dy = ssm_x(job, k, job.dy);
     tile_source to = ssm_x(job, k, job.dx);
     int n = tile_width_of(to.cols, slab, WIDTH);
     float d = gpu_get(job.d, k.h);
     for (int r = 0; r < 16 && row + r < k.n; r++) {
         float skip = 0.0f;
         for (int c = tile_lane(); c < n; c += 32) {
-            float g = tile_get(dy, row + r, slab + c);
+            float g = tile_get(of[DY], row + r, slab + c);
             gpu_put(to.t, to.first + (row + r) * to.stride + slab + c,
                     parked[r * (WIDTH + TILE_PAD) + c] + d * g);
-            skip += g * tile_get(x, row + r, slab + c);
+            skip += g * tile_get(of[X], row + r, slab + c);
         }
         skip = gpu_warp_sum(skip);
         if (tile_lane() == 0)
@@ -219,14 +218,28 @@ static __device__ void ssm_keep(const ssm_job &job, const ssm_place &k) {
 
 template <int WIDTH, int PLANES>
 static __global__ void __launch_bounds__(TILE_THREADS) ssm_dx_kernel(ssm_job job) {
-    __shared__ ssm_rate rates[SSM_OTHERS];
-    __shared__ double rows[TILE_WARPS * SSM_OTHERS];
+    __shared__ ssm_rate rates[SSM_DX_OTHERS];
+    __shared__ double rows[TILE_WARPS * SSM_DX_OTHERS];
+    __shared__ ssm_place k;
+    __shared__ tile_source of[4];
     GPU_DYNAMIC_SHARED(uint16_t, shared);
     enum { OWN = tile_layout<WIDTH, PLANES>::size(TILE_ROWS) };
     uint16_t *wide = shared + 2 * OWN;
-    ssm_place k = ssm_place_of(job, blockIdx.x, job.s.heads);
-    ssm_dx<WIDTH, PLANES> w = {
-        job, k, 0, {shared, shared + OWN}, wide, wide + ssm_wide<WIDTH>(), rates, rows};
+    if (threadIdx.x == 0) {
+        k = ssm_place_of(job, blockIdx.x, job.s.heads);
+        of[0] = ssm_b(job, k, job.b), of[1] = ssm_b(job, k, job.c);
+        of[2] = ssm_x(job, k, job.x), of[3] = ssm_x(job, k, job.dy);
+    }
+    __syncthreads();
+    ssm_dx<WIDTH, PLANES> w = {job,
+                               k,
+                               of,
+                               0,
+                               {shared, shared + OWN},
+                               wide,
+                               wide + ssm_wide<WIDTH, SSM_DX_OTHERS>(),
+                               rates,
+                               rows};
     for (int64_t i = threadIdx.x; i < k.n; i += TILE_THREADS) {
         int64_t at = ssm_at(job, k, i);
         job.room.ddelta[at] = job.room.share[at] = 0.0f;
@@ -234,8 +247,8 @@ static __global__ void __launch_bounds__(TILE_THREADS) ssm_dx_kernel(ssm_job job
     }
     for (; w.slab < job.s.head_dim; w.slab += WIDTH)
         for (int64_t first = 0; first < k.n; first += TILE_ROWS) {
-            tile_operand b = {ssm_b(job, k, job.b), first, w.own[0]};
-            tile_operand x = {ssm_x(job, k, job.x), first, w.own[1]};
+            tile_operand b = {of[0], first, w.own[0]};
+            tile_operand x = {of[2], first, w.own[1]};
             float dx[WIDTH / 8][4] = {};
             __syncthreads();
             tile_stage<WIDTH, PLANES, TILE_ROWS>(b.from, first, 0, b.tile);
@@ -302,10 +315,12 @@ struct ssm_grad_launch {
         ssm_job job = ssm_grad_job_of(args);
         const mpt_ssm_shape *s = &job.s;
         auto dx = ssm_dx_kernel<WIDTH, PLANES>;
-        size_t bytes = (size_t)(tile_layout<WIDTH, PLANES>::size(2 * TILE_ROWS + SSM_OTHERS) +
-                                ssm_wide<WIDTH>()) *
-                       sizeof(uint16_t);
-        tile_allow_shared(dx, bytes);
+        size_t bytes =
+            (size_t)(tile_layout<WIDTH, PLANES>::size(2 * TILE_ROWS + SSM_DX_OTHERS) +
+                     ssm_wide<WIDTH, SSM_DX_OTHERS>()) *
+            sizeof(uint16_t);
+        if (!tile_allow_shared(args->gpu, dx, bytes))
+            return;
         ssm_launch_states<WIDTH, PLANES>(args, job, ssm_lambda(job), true);
         GPU_LAUNCH(dx, (unsigned)(s->batch * s->n_chunks * s->heads), TILE_THREADS, bytes,
                    args->gpu, job);

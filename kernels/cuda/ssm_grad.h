@@ -4,9 +4,10 @@
 
 #include "kernels/cuda/ssm.h"
 
-/* A tile of SSM_OTHERS rows that may be of a state, which has three planes. */
-template <int WIDTH> static __host__ __device__ constexpr int ssm_wide() {
-    return tile_layout<WIDTH, TILE_ORDERS>::size(SSM_OTHERS);
+/* A tile of rows that may be of a state, which has three planes. */
+template <int WIDTH, int ROWS = SSM_OTHERS>
+static __host__ __device__ constexpr int ssm_wide() {
+    return tile_layout<WIDTH, TILE_ORDERS>::size(ROWS);
 }
 
 static inline ssm_job ssm_grad_job_of(const mpt_kernel_args *args) {

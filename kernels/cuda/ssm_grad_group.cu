@@ -138,7 +138,8 @@ struct ssm_group_launch {
         dim3 grid((unsigned)(s->batch * s->n_chunks * s->groups),
                   (unsigned)((most + TILE_ROWS - 1) / TILE_ROWS),
                   (unsigned)tile_slabs<WIDTH>(s->state));
-        tile_allow_shared(kernel, bytes);
+        if (!tile_allow_shared(args->gpu, kernel, bytes))
+            return;
         GPU_LAUNCH(kernel, grid, TILE_THREADS, bytes, args->gpu, job, true);
         GPU_LAUNCH(kernel, grid, TILE_THREADS, bytes, args->gpu, job, false);
     }

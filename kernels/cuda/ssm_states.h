@@ -97,7 +97,8 @@ static void ssm_launch_states(const mpt_kernel_args *args, const ssm_job &job, g
     dim3 grid((unsigned)(s->batch * s->n_chunks * s->heads),
               (unsigned)((s->head_dim + TILE_ROWS - 1) / TILE_ROWS),
               (unsigned)tile_slabs<WIDTH>(s->state));
-    tile_allow_shared(outer, bytes);
+    if (!tile_allow_shared(args->gpu, outer, bytes))
+        return;
     GPU_LAUNCH(outer, grid, TILE_THREADS, bytes, args->gpu, job, to, backward);
     GPU_LAUNCH(ssm_carry_kernel, gpu_blocks(s->batch * s->heads * s->head_dim * s->state),
                GPU_THREADS, 0, args->gpu, job, to, backward);

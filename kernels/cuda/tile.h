@@ -282,7 +282,7 @@ tile_cols(float (&acc)[WIDTH / 8][4], const float (&x)[2 * K][4], const uint16_t
 
 /* One side of a product of rows: `row` is the first of the tile at `tile`. */
 struct tile_operand {
-    tile_source from;
+    const tile_source &from; /* in shared memory where registers are short */
     int64_t row;
     uint16_t *tile;
 };
@@ -358,13 +358,19 @@ static __device__ __forceinline__ void tile_store(const tile_source &to, int64_t
 
 /* ---- launches ---- */
 
-/* Dynamic shared memory above 48 KiB has to be asked for. */
-template <typename Kernel> static inline void tile_allow_shared(Kernel kernel, size_t bytes) {
+/* Dynamic shared memory above 48 KiB has to be asked for. False: the device refuses it, which
+ * its error says, and the kernel is not to be launched. */
+template <typename Kernel>
+[[nodiscard]] static inline bool tile_allow_shared(mpt_gpu *gpu, Kernel kernel, size_t bytes) {
 #if defined(__CUDACC__)
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    bool allowed = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        (int)bytes) == cudaSuccess;
 #else
-    (void)kernel, (void)bytes;
+    bool allowed = ::cusim::allow_shared((const void *)kernel, bytes);
 #endif
+    if (!allowed && !gpu->error)
+        gpu->error = "it refuses a kernel the shared memory that it needs";
+    return allowed;
 }
 
 #endif

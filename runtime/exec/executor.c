@@ -264,25 +264,17 @@ static void add_tally(const mpt_run_tally *tally, int from, int to) {
             tally->runs[tally->of_step[step]]++;
 }
 
-/* One step after the other, as those who look on hear of them; a device is waited for, so that
- * it is at the step that they are told of. */
+/* One step after the other, as those who look on hear of them. */
 static void walk(const mpt_executor *executor, int from, int to, const mpt_run_env *env) {
-    mpt_stream *stream = executor->stream;
     for (int step = from; step < to; step++) {
-        if (executor->watch) {
-            if (stream)
-                (void)stream->ops->wait(&stream->gpu);
+        if (executor->watch)
             executor->watch(executor->watch_ud, step);
-        }
         run_step(executor, step, env);
         if (executor->look)
             executor->look(executor->look_ud, step);
     }
-    if (executor->watch) {
-        if (stream)
-            (void)stream->ops->wait(&stream->gpu);
+    if (executor->watch)
         executor->watch(executor->watch_ud, -1);
-    }
 }
 
 static void run_on_host(const mpt_executor *executor, int from, int to,

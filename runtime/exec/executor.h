@@ -51,7 +51,9 @@ void mpt_executor_run(mpt_executor *executor, mpt_pass pass, const mpt_run_env *
 /* Part of a pass: the steps from `from` up to `to`, which is left out. */
 void mpt_executor_run_range(mpt_executor *executor, int from, int to, const mpt_run_env *env);
 
-/* Told of each step just before it runs, and of -1 where a call ends: for those who measure. */
+/* Told of each step just before it runs, and of -1 where a call ends: for those who measure;
+ * NULL: nobody. A device runs later what is launched now: its marks tell when
+ * (kernels/backend.h). */
 typedef void (*mpt_step_fn)(void *ud, int step);
 void mpt_executor_watch(mpt_executor *executor, mpt_step_fn watch, void *ud);
 

@@ -26,7 +26,9 @@ mpt_status mpt_stream_open(mpt_ctx *ctx, const mpt_backend *backend, mpt_stream 
     stream->ops = backend->device;
     stream->users = 1;
     mpt_status status = MPT_OK;
-    if (!stream->ops->open(ctx, &stream->gpu))
+    bool opened = stream->ops->open(ctx, &stream->gpu);
+    stream->bytes = stream->gpu.workspace_bytes;
+    if (!opened)
         status = fail_open(stream, backend->name);
     else
         status = mpt_stream_alloc(stream, "a step's numbers", sizeof(mpt_run_env), &env);
@@ -74,6 +76,7 @@ static mpt_status grow(mpt_stream *stream, size_t bytes, size_t *have, void **me
 static mpt_status grow_counts(mpt_stream *stream, int n) {
     size_t bytes = mpt_size_mul((size_t)n, sizeof *stream->counts);
     size_t have = (size_t)stream->n_counts * sizeof *stream->counts;
+    size_t before = have;
     void *host = stream->counts, *device = NULL;
     if (n <= stream->n_counts)
         return MPT_OK;
@@ -82,6 +85,7 @@ static mpt_status grow_counts(mpt_stream *stream, int n) {
     stream->counts = host;
     MPT_TRY(status);
     mpt_stream_free(stream, stream->gpu.counts);
+    stream->bytes -= stream->gpu.counts ? before : 0;
     stream->gpu.counts = NULL;
     MPT_TRY(mpt_stream_alloc(stream, "counts", bytes, &device));
     stream->gpu.counts = device;
@@ -98,8 +102,10 @@ mpt_status mpt_stream_reserve(mpt_stream *stream, int n_operands, size_t raw_byt
 
 mpt_status mpt_stream_alloc(mpt_stream *stream, const char *what, size_t bytes, void **out) {
     *out = bytes == SIZE_MAX ? NULL : stream->ops->alloc(&stream->gpu, bytes ? bytes : 1);
-    if (*out)
+    if (*out) {
+        stream->bytes += bytes;
         return MPT_OK;
+    }
     MPT_TRY(mpt_stream_status(stream));
     mpt_status status =
         MPT_FAIL(stream->ctx, MPT_OUT_OF_MEMORY, MPT_NOWHERE,

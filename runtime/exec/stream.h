@@ -16,6 +16,7 @@ typedef struct mpt_stream {
     const mpt_device_ops *ops;
     mpt_gpu gpu;
     int users;
+    size_t bytes;     /* of its memory that are taken, the products' workspace with it */
     mpt_run_env *env; /* gpu.env, to be written */
     int n_counts;     /* room in gpu.counts and in `counts` */
     mpt_quantize_counts *counts;

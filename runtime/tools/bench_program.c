@@ -4,7 +4,11 @@
  * so the time from one to the next is that op's, its rounding included, and no kernel knows of
  * it. What no op takes is the step's data: drawing the batch, and the walk itself. The
  * library's peak is measured before and after the timed steps, because machines differ from
- * minute to minute; the best of both counts, and is compared with the fastest step. */
+ * minute to minute; the best of both counts, and is compared with the fastest step.
+ *
+ * A device runs ops after they are launched, and whole steps out of recordings, which nobody
+ * can look into. There the timed steps are left alone, and some more are taken op by op with
+ * marks of the device between them. */
 #include "tools/bench_program.h"
 
 #include <math.h>
@@ -12,12 +16,13 @@
 #include <stdlib.h>
 
 #include "exec/executor.h"
+#include "exec/stream.h"
 #include "io/system.h"
 #include "kernels/cpu/cpu.h"
 #include "tools/matrix.h"
 #include "train/trainer.h"
 
-enum { WARM_UP = 2, USUAL_STEPS = 5, MOST_STEPS = 4096 };
+enum { WARM_UP = 2, USUAL_STEPS = 5, MOST_STEPS = 4096, MARKED_STEPS = 3 };
 enum { USUAL_PEAK = 2048, MOST_PEAK = 16384, PEAK_REPEATS = 5 };
 static const double PEAK_SECONDS = 0.3; /* at least, of its repeats together */
 
@@ -38,6 +43,10 @@ typedef struct bench {
     bool counting;          /* the warm-up is over */
     mpt_step_time *running; /* whose op it is that runs; NULL: none */
     double since;
+    mpt_stream *stream; /* NULL: the host */
+    void **marks;       /* on a device: before each op of a range, and at its end */
+    int *marked;        /* the steps that the first n_marked of them stand before */
+    int n_marks, n_marked;
     int64_t peak_size;
     mpt_program_bench result;
 } bench;
@@ -57,7 +66,58 @@ static void watch(void *ud, int step) {
     b->since = now;
 }
 
-static mpt_status watch_parts(bench *b) {
+/* The same on a device: marks are placed, and read where the range ends. A device that fails
+ * is told by the trainer's step. */
+static void watch_device(void *ud, int step) {
+    watched *w = ud;
+    bench *b = w->bench;
+    const mpt_device_ops *ops = b->stream->ops;
+    (void)ops->mark(&b->stream->gpu, b->marks[b->n_marked]);
+    if (step >= 0) {
+        b->marked[b->n_marked++] = step;
+        return;
+    }
+    for (int i = 0; i < b->n_marked; i++) {
+        double seconds;
+        (void)ops->between(&b->stream->gpu, b->marks[i], b->marks[i + 1], &seconds);
+        w->now[b->marked[i]].seconds += seconds;
+        w->now[b->marked[i]].calls++;
+    }
+    b->n_marked = 0;
+}
+
+static mpt_status create_marks(bench *b) {
+    int n = 0;
+    for (int i = 0; i < b->n_parts; i++)
+        if (b->parts[i].phase->n_steps > n)
+            n = b->parts[i].phase->n_steps;
+    b->marks = mpt_arena_alloc(&b->arena, mpt_size_mul((size_t)n + 1, sizeof *b->marks));
+    b->marked = mpt_arena_alloc(&b->arena, mpt_size_mul((size_t)n + 1, sizeof *b->marked));
+    if (!b->marks || !b->marked)
+        return MPT_OUT_OF_MEMORY;
+    for (; b->n_marks <= n; b->n_marks++) {
+        b->marks[b->n_marks] = b->stream->ops->mark_create(&b->stream->gpu);
+        if (!b->marks[b->n_marks]) {
+            MPT_TRY(mpt_stream_status(b->stream));
+            return mpt_fail_memory(b->ctx, sizeof *b->marks);
+        }
+    }
+    return MPT_OK;
+}
+
+static void destroy_marks(bench *b) {
+    for (int i = 0; i < b->n_marks; i++)
+        b->stream->ops->mark_destroy(&b->stream->gpu, b->marks[i]);
+    b->n_marks = 0;
+}
+
+static void look_on(bench *b) {
+    for (int i = 0; i < b->n_parts; i++)
+        mpt_executor_watch(b->trainer->executors[i], b->stream ? watch_device : watch,
+                           &b->parts[i]);
+}
+
+static mpt_status make_parts(bench *b) {
     const mpt_program *program = b->result.program;
     b->n_parts = b->trainer->n_executors;
     b->parts = mpt_arena_alloc(&b->arena, (size_t)b->n_parts * sizeof *b->parts);
@@ -71,9 +131,9 @@ static mpt_status watch_parts(bench *b) {
         w->best = mpt_arena_alloc(&b->arena, bytes);
         if (!w->now || !w->best)
             return MPT_OUT_OF_MEMORY;
-        mpt_executor_watch(b->trainer->executors[i], watch, w);
     }
-    return MPT_OK;
+    b->stream = mpt_executor_stream(b->trainer->executors[0]);
+    return b->stream ? create_marks(b) : MPT_OK;
 }
 
 /* Before a step. */
@@ -118,24 +178,42 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static mpt_status take_steps(bench *b, int n) {
+/* Keeps the ops of the fastest, and its time in `fastest`; NULL: none of them counts. */
+static mpt_status take_steps(bench *b, int n, double *fastest) {
     mpt_program_bench *result = &b->result;
+    b->counting = fastest != NULL;
     for (int i = 0; i < n; i++) {
         mpt_step_result step;
         forget_ops(b);
         double start = omp_get_wtime();
         MPT_TRY(mpt_trainer_step(b->trainer, NULL, &step));
         double seconds = omp_get_wtime() - start;
-        if (!b->counting)
+        if (!fastest)
             continue;
-        b->seconds[i] = seconds;
-        result->n_skipped += step.skipped;
-        if (i == 0 || seconds < result->fastest) {
-            result->fastest = seconds;
+        if (fastest == &result->fastest) {
+            b->seconds[i] = seconds;
+            result->n_skipped += step.skipped;
+        }
+        if (i == 0 || seconds < *fastest) {
+            *fastest = seconds;
             keep_ops(b);
         }
     }
+    b->counting = false;
     return MPT_OK;
+}
+
+/* The steps that are timed, and where the time of one of them went. */
+static mpt_status time_steps(bench *b) {
+    mpt_program_bench *result = &b->result;
+    if (!b->stream)
+        look_on(b);
+    MPT_TRY(take_steps(b, result->steps, &result->fastest));
+    result->told = result->fastest;
+    if (!b->stream)
+        return MPT_OK;
+    look_on(b);
+    return take_steps(b, MARKED_STEPS, &result->told);
 }
 
 static void sum_up(bench *b) {
@@ -181,7 +259,17 @@ static mpt_status create(bench *b) {
     if (!b->seconds)
         return MPT_OUT_OF_MEMORY;
     MPT_TRY(mpt_trainer_create(b->result.program, NULL, &b->trainer));
-    return watch_parts(b);
+    return make_parts(b);
+}
+
+/* What a device's run takes there is known; its library shows its rate in the GEMMs alone. */
+static mpt_status measure_device(bench *b) {
+    b->result.on_device = true;
+    b->result.bytes = b->stream->bytes;
+    MPT_TRY(take_steps(b, b->result.warm_up, NULL));
+    MPT_TRY(time_steps(b));
+    sum_up(b);
+    return MPT_OK;
 }
 
 /* Memory is read before the peak's matrices come. Where the process held more at an earlier
@@ -190,14 +278,14 @@ static mpt_status measure(bench *b) {
     uint64_t most_before, most, before = mpt_system_resident(&most_before);
     b->result.planned = mpt_program_get_info(b->result.program).bytes_total;
     MPT_TRY(create(b));
-    MPT_TRY(take_steps(b, b->result.warm_up));
+    if (b->stream)
+        return measure_device(b);
+    MPT_TRY(take_steps(b, b->result.warm_up, NULL));
     uint64_t now = mpt_system_resident(&most);
     now = most > most_before ? most : now;
     b->result.bytes = now > before ? now - before : 0;
     MPT_TRY(measure_peak(b));
-    b->counting = true;
-    MPT_TRY(take_steps(b, b->result.steps));
-    b->counting = false;
+    MPT_TRY(time_steps(b));
     sum_up(b);
     return measure_peak(b);
 }
@@ -216,6 +304,7 @@ static mpt_status run(const mpt_program *program, const mpt_bench_program_option
     mpt_tool_set_threads(before);
     if (status == MPT_OK)
         status = mpt_program_bench_print(program->ctx, &b->result, o->json, out);
+    destroy_marks(b);
     mpt_trainer_destroy(b->trainer);
     mpt_arena_deinit(&b->arena);
     mpt_free(program->ctx, b);
@@ -238,6 +327,11 @@ mpt_status mpt_bench_program(const mpt_program *program,
         return MPT_FAIL(program->ctx, MPT_INVALID, MPT_NOWHERE,
                         "%s: options.peak_size is %lld, expected 0 (%d) to %d", __func__,
                         (long long)o.peak_size, USUAL_PEAK, MOST_PEAK);
+    if (o.peak_size > 0 && program->device == MPT_DEVICE_CUDA)
+        return MPT_FAIL(program->ctx, MPT_INVALID, MPT_NOWHERE,
+                        "%s: options.peak_size is %lld, and the program computes on a device, "
+                        "where no square matrices are multiplied: expected 0",
+                        __func__, (long long)o.peak_size);
     mpt_str_init(&text, program->ctx);
     mpt_status status = run(program, &o, &text);
     if (status == MPT_OK && text.failed)

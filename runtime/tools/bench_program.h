@@ -19,12 +19,19 @@ typedef struct mpt_program_bench {
     int steps, warm_up;     /* timed, and taken before */
     int n_skipped;          /* of the timed ones: their gradients were not finite */
     double fastest, median; /* seconds a step */
-    /* Of the fastest step: the GEMMs of linear layers, and all by op. */
+    /* Seconds of the step that the ops are told of: the fastest, or on a device the fastest of
+     * those that were launched op by op, since it runs the others as a whole. */
+    double told;
+    bool on_device;
+    /* Of that step: the GEMMs of linear layers, and all by op. */
     double gemm_flops, gemm_seconds;
     mpt_step_time ops[MPT_OP_COUNT];
-    /* FLOP/s: the best of the library on large square matrices and of any one GEMM above. */
+    /* FLOP/s: the best of the library on large square matrices, where the host computes, and of
+     * any one GEMM above. */
     double peak;
-    uint64_t bytes, planned; /* most memory; what the plan says. 0: the system does not say */
+    /* Most memory, the device's where there is one; what the plan says. 0: the system does not
+     * say. */
+    uint64_t bytes, planned;
 } mpt_program_bench;
 
 /* Appends the result to `out`, as text or as JSON. */

@@ -22,7 +22,7 @@ static int classes_of(const mpt_program_bench *b, class_time out[MPT_OP_CLASS_CO
         seconds[mpt_op_class_of((mpt_op)op)] += b->ops[op].seconds;
         in_ops += b->ops[op].seconds;
     }
-    seconds[MPT_OP_CLASS_DATA] += b->fastest > in_ops ? b->fastest - in_ops : 0;
+    seconds[MPT_OP_CLASS_DATA] += b->told > in_ops ? b->told - in_ops : 0;
     for (int c = 0; c < MPT_OP_CLASS_COUNT; c++) {
         int at = n;
         if (seconds[c] <= 0)
@@ -85,28 +85,31 @@ static void print_figures(const mpt_program_bench *b, mpt_str *out) {
     double step = rate(b->gemm_flops, b->fastest);
     mpt_text_linef(out, "step", "fastest %.2f ms, median %.2f ms: %.0f tokens/s",
                    b->fastest * 1e3, b->median * 1e3, tokens_per_s(b));
-    mpt_text_linef(
-        out, "gemm",
-        "%.1f GFLOP/s in the GEMMs of linear layers, %.1f over the step; the "
-        "peak is %.1f, of the library on large matrices or of the best GEMM seen: %.2f "
-        "and %.2f of it",
-        gemm, step, peak, gemm / peak, step / peak);
+    mpt_text_linef(out, "gemm",
+                   "%.1f GFLOP/s in the GEMMs of linear layers, %.1f over the step; the "
+                   "peak is %.1f, of %s: %.2f and %.2f of it",
+                   gemm, step, peak,
+                   b->on_device ? "the best GEMM seen"
+                                : "the library on large matrices or of the best GEMM seen",
+                   gemm / peak, step / peak);
     if (b->bytes && b->planned)
-        mpt_text_linef(out, "memory", "%.2f MB taken, %.2f MB planned: %.2f of the plan",
-                       (double)b->bytes / 1e6, (double)b->planned / 1e6,
-                       (double)b->bytes / (double)b->planned);
+        mpt_text_linef(out, "memory", "%.2f MB taken%s, %.2f MB planned: %.2f of the plan",
+                       (double)b->bytes / 1e6, b->on_device ? " on the device" : "",
+                       (double)b->planned / 1e6, (double)b->bytes / (double)b->planned);
 }
 
 static void print_class(const mpt_program_bench *b, const class_time *c, mpt_table *table) {
     mpt_words ops = {.len = 0};
     mpt_table_cell(table, "%s", mpt_op_class_name(c->class));
     mpt_table_cell(table, "%.2f", c->seconds * 1e3);
-    mpt_table_cell(table, "%.1f %%", c->seconds / b->fastest * 100);
+    mpt_table_cell(table, "%.1f %%", c->seconds / b->told * 100);
     for (int op = next_op(b, c->class, -1); op >= 0; op = next_op(b, c->class, op))
         mpt_words_add(&ops, "%s%s %.2f", ops.len ? ", " : "", mpt_op_get((mpt_op)op)->name,
                       b->ops[op].seconds * 1e3);
     if (c->class == MPT_OP_CLASS_DATA)
-        mpt_words_add(&ops, "the batch, and the walk from op to op");
+        mpt_words_add(&ops, b->on_device
+                                ? "the batch, and the device idle between ranges of ops"
+                                : "the batch, and the walk from op to op");
     mpt_table_cell(table, "%s", ops.data);
 }
 
@@ -116,7 +119,13 @@ static void print_text(mpt_ctx *ctx, const mpt_program_bench *b, mpt_str *out) {
     int n = classes_of(b, classes);
     print_head(b, out);
     print_figures(b, out);
-    mpt_str_printf(out, "\ntime of the fastest step by class of op\n");
+    if (b->on_device)
+        mpt_str_printf(out,
+                       "\ntime by class of op, of a step of %.2f ms whose ops were launched "
+                       "one by one\n",
+                       b->told * 1e3);
+    else
+        mpt_str_printf(out, "\ntime of the fastest step by class of op\n");
     mpt_table_init(&table, ctx, "class|>ms|>share|ms by op");
     for (int i = 0; i < n; i++)
         print_class(b, &classes[i], &table);
@@ -130,10 +139,10 @@ static json_t *json_classes(const mpt_program_bench *b) {
     json_t *list = json_array();
     int n = classes_of(b, classes), failed = 0;
     for (int i = 0; i < n; i++)
-        failed |= json_array_append_new(
-            list,
-            json_pack("{s:s, s:f, s:f}", "class", mpt_op_class_name(classes[i].class), "share",
-                      classes[i].seconds / b->fastest, "ms", classes[i].seconds * 1e3));
+        failed |= json_array_append_new(list, json_pack("{s:s, s:f, s:f}", "class",
+                                                        mpt_op_class_name(classes[i].class),
+                                                        "share", classes[i].seconds / b->told,
+                                                        "ms", classes[i].seconds * 1e3));
     if (!failed)
         return list;
     json_decref(list);
@@ -147,11 +156,10 @@ static json_t *json_single(const mpt_program_bench *b) {
     for (int op = 0; op < MPT_OP_COUNT; op++)
         if (b->ops[op].calls > 0)
             failed |= json_array_append_new(
-                list,
-                json_pack("{s:s, s:s, s:f, s:f, s:f}", "op", mpt_op_get((mpt_op)op)->name,
-                          "class", mpt_op_class_name(mpt_op_class_of((mpt_op)op)), "calls",
-                          (double)b->ops[op].calls, "share", b->ops[op].seconds / b->fastest,
-                          "ms", b->ops[op].seconds * 1e3));
+                list, json_pack("{s:s, s:s, s:f, s:f, s:f}", "op", mpt_op_get((mpt_op)op)->name,
+                                "class", mpt_op_class_name(mpt_op_class_of((mpt_op)op)),
+                                "calls", (double)b->ops[op].calls, "share",
+                                b->ops[op].seconds / b->told, "ms", b->ops[op].seconds * 1e3));
     if (!failed)
         return list;
     json_decref(list);

@@ -109,6 +109,7 @@ static mpt_status create_parts(mpt_trainer *trainer) {
     const mpt_graph *graph = program->phases[0]->graph;
     size_t n = mpt_size_mul((size_t)train->batch, (size_t)train->sequence);
     size_t bytes = mpt_size_mul(2 * sizeof(int32_t), n);
+    MPT_TRY(mpt_trainer_expect_ranks(trainer));
     MPT_TRY(check_memory(program));
     trainer->tokens = mpt_alloc(trainer->ctx, bytes);
     if (!trainer->tokens)

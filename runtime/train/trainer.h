@@ -73,6 +73,9 @@ struct mpt_trainer {
  * are means over the targets of the whole step, however they are spread over micro-batches. */
 mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out);
 
+/* MPT_UNSUPPORTED where there are several ranks and the program computes on a device. */
+mpt_status mpt_trainer_expect_ranks(const mpt_trainer *trainer);
+
 /* Names the fault of a step that was skipped for the gradient of this parameter, and counts it;
  * stops where it is the last of too many. */
 mpt_status mpt_trainer_skip(mpt_trainer *trainer, const mpt_step_result *r, int param);

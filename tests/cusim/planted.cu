@@ -1,5 +1,5 @@
 /* See planted.h. */
-#include "kernels/cuda/values.h"
+#include "kernels/cuda/tile.h"
 #include "planted.h"
 
 static mpt_gpu no_stream;
@@ -89,6 +89,24 @@ void planted_dynamic_overrun(void) {
 
 void planted_too_many_threads(void) {
     GPU_LAUNCH(wrong_mask_kernel, 1, 1025, 0, &no_stream, &last_seen);
+}
+
+template <int WIDTH> static __global__ void much_shared_kernel(size_t n) {
+    GPU_DYNAMIC_SHARED(unsigned char, shared);
+    shared[n - 1] = (unsigned char)WIDTH;
+}
+
+template <int WIDTH> static const char *much_shared(size_t bytes, bool asked) {
+    mpt_gpu gpu = {};
+    auto kernel = much_shared_kernel<WIDTH>;
+    if (!asked || tile_allow_shared(&gpu, kernel, bytes))
+        GPU_LAUNCH(kernel, 1, 1, bytes, &gpu, bytes);
+    return gpu.error;
+}
+
+/* Two kernels: what one was allowed is not the other's. */
+const char *planted_much_shared(size_t bytes, bool asked) {
+    return asked ? much_shared<1>(bytes, true) : much_shared<2>(bytes, false);
 }
 
 /* ---- sound kernels ---- */

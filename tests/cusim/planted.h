@@ -4,6 +4,7 @@
 #define MPT_TESTS_CUSIM_PLANTED_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "kernels/kernel.h"
@@ -23,6 +24,10 @@ void planted_wrong_mask(void);
 void planted_shared_overrun(void); /* one number beyond a static array */
 void planted_dynamic_overrun(void);
 void planted_too_many_threads(void);
+
+/* One block with so many bytes of dynamic shared memory, after it was asked for or not. What
+ * the device says where it refuses; NULL: the kernel ran. */
+const char *planted_much_shared(size_t bytes, bool asked);
 
 /* The sound ones: y has 64 numbers. */
 void planted_early_return(int *y);

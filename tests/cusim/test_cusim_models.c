@@ -1,7 +1,9 @@
 /* Whole models through the CUDA kernels, in the simulator: some steps of training beside those
  * of ref, and what must not depend on how the steps are launched. */
 #include "exec/backend.h"
-#include "toy_device.h"
+#include "kernels/backend.h"
+#include "kernels/cuda/cuda.h"
+#include "mpt_test.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -30,12 +32,11 @@ static const char nemotron_h[] =
     "mamba_num_heads = 2, mamba_head_dim = 8, ssm_state_size = 8, n_groups = 1, conv_kernel = "
     "4 }";
 
-/* Without a trainer. `backend` of a device, or NULL for ref. */
-static void begin_for(run *r, const mpt_backend *backend, mpt_target target, const char *model,
-                      const char *precision) {
+/* `backend` of a device, or NULL for ref. */
+static mpt_status load_for(run *r, const mpt_backend *backend, mpt_target target,
+                           const char *model, const char *precision) {
     char text[2048];
     mpt_compile_options options = MPT_COMPILE_OPTIONS_INIT;
-    *r = (run){.ctx = mpt_test_ctx()};
     r->ctx->device_backend = backend;
     snprintf(text, sizeof text,
              "return recipe { name = 'c', model = %s, allow = { 'no-warmup' }, precision = %s, "
@@ -48,7 +49,14 @@ static void begin_for(run *r, const mpt_backend *backend, mpt_target target, con
     options.device = backend ? MPT_DEVICE_CUDA : MPT_DEVICE_REF;
     assert_mpt_ok(r->ctx, mpt_recipe_load_string(r->ctx, MPT_SOURCE_DIR "/recipes/c.lua", text,
                                                  strlen(text), NULL, &r->recipe));
-    assert_mpt_ok(r->ctx, mpt_compile(r->recipe, &options, &r->program));
+    return mpt_compile(r->recipe, &options, &r->program);
+}
+
+/* Without a trainer. */
+static void begin_for(run *r, const mpt_backend *backend, mpt_target target, const char *model,
+                      const char *precision) {
+    *r = (run){.ctx = mpt_test_ctx()};
+    assert_mpt_ok(r->ctx, load_for(r, backend, target, model, precision));
 }
 
 static void begin(run *r, const mpt_backend *backend, const char *model,
@@ -92,14 +100,13 @@ static void look_on(void *ud, int step) {
     (void)step;
 }
 
-/* Losses near ref's; the same bits again, and the same step by step. */
+/* Losses near ref's; the same bits again, and the same step by step. The backend is the one of
+ * a GPU: a kernel that it lacks is not made up for. */
 static void check(const char *model, const char *precision) {
-    toy_device cuda;
     run ref, first, again;
-    toy_make(&cuda, true);
     begin(&ref, NULL, model, precision);
-    begin(&first, &cuda.backend, model, precision);
-    begin(&again, &cuda.backend, model, precision);
+    begin(&first, &mpt_backend_cuda, model, precision);
+    begin(&again, &mpt_backend_cuda, model, precision);
     mpt_executor_watch(again.trainer->executors[0], look_on, NULL);
     train(&ref);
     train(&first);
@@ -139,10 +146,8 @@ static void test_train_when_fp8_delayed_then_losses_are_refs_within_bound(void *
 /* Kernels for another kind of GPU would leave their work undone. */
 static void test_create_when_compiled_for_another_gpu_then_refused(void **state) {
     (void)state;
-    toy_device cuda;
     run r;
-    toy_make(&cuda, true);
-    begin_for(&r, &cuda.backend, MPT_TARGET_SM80, gpt2, "{ base = bf16 }");
+    begin_for(&r, &mpt_backend_cuda, MPT_TARGET_SM80, gpt2, "{ base = bf16 }");
     assert_int_equal(mpt_trainer_create(r.program, NULL, &r.trainer), MPT_INVALID);
     assert_string_equal(mpt_ctx_error(r.ctx)->message,
                         "the program was compiled for sm80, and this GPU is of the kind sm90; "
@@ -151,7 +156,40 @@ static void test_create_when_compiled_for_another_gpu_then_refused(void **state)
     end(&r);
 }
 
+/* There is no falling back on a host's kernel: a GPU that lacks one cannot run the model. */
+static void test_table_when_any_op_then_it_has_a_kernel(void **state) {
+    (void)state;
+    for (int op = 0; op < MPT_OP_COUNT; op++) {
+        const mpt_kernel *row = mpt_kernels_cuda;
+        while (row->run && row->op != (mpt_op)op)
+            row++;
+        if (!row->run)
+            fail_msg("kernels/cuda/table.c has no kernel for %s", mpt_op_get((mpt_op)op)->name);
+    }
+}
+
+static void test_compile_when_a_kernel_is_missing_then_its_op_is_named(void **state) {
+    (void)state;
+    static mpt_kernel few[2 * MPT_OP_COUNT];
+    static const mpt_kernel *const tables[] = {few, NULL};
+    mpt_backend lacking = mpt_backend_cuda;
+    int n = 0;
+    for (const mpt_kernel *row = mpt_kernels_cuda; row->run; row++)
+        if (row->op != MPT_OP_gelu)
+            few[n++] = *row;
+    assert_true(n < (int)MPT_COUNT(few));
+    lacking.tables = tables;
+    run r = {.ctx = mpt_test_ctx()};
+    assert_int_equal(load_for(&r, &lacking, MPT_TARGET_SM90, gpt2, "{ base = bf16 }"),
+                     MPT_UNSUPPORTED);
+    assert_non_null(strstr(mpt_ctx_error(r.ctx)->message, "gelu"));
+    assert_non_null(strstr(mpt_ctx_error(r.ctx)->message, "this device has no kernel"));
+    end(&r);
+}
+
 static const struct CMUnitTest cases[] = {
+    cmocka_unit_test(test_table_when_any_op_then_it_has_a_kernel),
+    cmocka_unit_test(test_compile_when_a_kernel_is_missing_then_its_op_is_named),
     cmocka_unit_test(test_train_when_gpt2_then_losses_are_refs_within_bound),
     cmocka_unit_test(test_train_when_nemotron_h_then_losses_are_refs_within_bound),
     cmocka_unit_test(test_train_when_fp8_delayed_then_losses_are_refs_within_bound),

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "kernels/cuda/sim/runtime_sim.h"
@@ -143,7 +144,71 @@ static void test_host_when_it_reads_the_devices_memory_then_dies(void **state) {
     teardown(&f);
 }
 
+/* ---- marks ---- */
+
+/* A kernel of the device that takes two milliseconds. */
+static void take_time(const mpt_kernel_args *args) {
+    struct timespec two = {.tv_nsec = 2000000};
+    (void)args;
+    nanosleep(&two, NULL);
+}
+
+static void launch(fixture *f, void (*kernel)(const mpt_kernel_args *args)) {
+    static const mpt_node node = {.op = MPT_OP_add};
+    mpt_kernel_args args = {.node = &node, .gpu = &f->gpu};
+    cusim_launch_call(&args, kernel);
+}
+
+/* What the host does between two marks does not count, and what the stream does, does. */
+static void test_marks_when_kernels_run_between_then_their_time(void **state) {
+    (void)state;
+    fixture f;
+    double kernel, nothing;
+    setup(&f);
+    void *marks[3];
+    for (int i = 0; i < 3; i++)
+        assert_non_null(marks[i] = mpt_gpu_mark_create(&f.gpu));
+    for (int again = 0; again < 2; again++) {
+        assert_true(mpt_gpu_mark(&f.gpu, marks[0]));
+        launch(&f, take_time);
+        assert_true(mpt_gpu_mark(&f.gpu, marks[1]));
+        take_time(NULL);
+        assert_true(mpt_gpu_mark(&f.gpu, marks[2]));
+        assert_true(mpt_gpu_between(&f.gpu, marks[0], marks[1], &kernel));
+        assert_true(mpt_gpu_between(&f.gpu, marks[1], marks[2], &nothing));
+        assert_true(kernel >= 2e-3);
+        assert_true(nothing < 2e-3);
+    }
+    for (int i = 0; i < 3; i++)
+        mpt_gpu_mark_destroy(&f.gpu, marks[i]);
+    teardown(&f);
+}
+
+static void test_marks_when_not_placed_or_recorded_then_the_device_fails(void **state) {
+    (void)state;
+    for (int recorded = 0; recorded < 2; recorded++) {
+        fixture f;
+        double seconds = -1;
+        setup(&f);
+        void *mark = mpt_gpu_mark_create(&f.gpu);
+        if (recorded) {
+            assert_true(mpt_gpu_record(&f.gpu));
+            assert_false(mpt_gpu_mark(&f.gpu, mark));
+            mpt_gpu_forget(&f.gpu, mpt_gpu_recorded(&f.gpu));
+        }
+        assert_false(mpt_gpu_between(&f.gpu, mark, mark, &seconds));
+        assert_true(seconds == 0);
+        assert_non_null(strstr(f.gpu.error, recorded ? "while the stream is recorded"
+                                                     : "that was not placed"));
+        assert_null(mpt_gpu_mark_create(&f.gpu));
+        mpt_gpu_mark_destroy(&f.gpu, mark);
+        teardown(&f);
+    }
+}
+
 static const struct CMUnitTest cases[] = {
+    cmocka_unit_test(test_marks_when_kernels_run_between_then_their_time),
+    cmocka_unit_test(test_marks_when_not_placed_or_recorded_then_the_device_fails),
     cmocka_unit_test(test_write_when_the_source_changes_later_then_what_it_was),
     cmocka_unit_test(test_alloc_when_not_written_then_nan),
     cmocka_unit_test(test_alloc_when_more_than_there_is_then_null_and_no_fault),

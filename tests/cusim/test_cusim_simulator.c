@@ -79,6 +79,28 @@ static void test_simulator_when_block_is_too_large_then_fault(void **state) {
     assert_ends_saying(planted_too_many_threads, SAYS("a block of 1025 x 1 x 1 threads"));
 }
 
+static void much_shared_unasked(void) {
+    if (planted_much_shared(64 << 10, true))
+        _exit(0); /* which fails the test */
+    (void)planted_much_shared(64 << 10, false);
+}
+
+static void test_simulator_when_much_shared_memory_is_not_asked_for_then_fault(void **state) {
+    (void)state;
+    assert_ends_saying(much_shared_unasked,
+                       SAYS("kernel kernel: 65536 bytes of shared memory, which were not asked "
+                            "for: more than 49152 have to be"));
+}
+
+/* 163 KiB are what the smallest of the GPUs has that kernels are built for. */
+static void test_allow_shared_when_more_than_there_is_then_the_device_says_so(void **state) {
+    (void)state;
+    assert_null(planted_much_shared(48 << 10, false));
+    assert_null(planted_much_shared(163 << 10, true));
+    assert_string_equal(planted_much_shared((163 << 10) + 1, true),
+                        "it refuses a kernel the shared memory that it needs");
+}
+
 /* Without the sanitizer nothing watches memory, so the case is not there. */
 #if defined(WITH_ASAN)
 static void test_simulator_when_shared_memory_is_overrun_then_sanitizer_says(void **state) {
@@ -204,6 +226,8 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_simulator_when_a_warp_is_torn_then_deadlock_names_both_places),
     cmocka_unit_test(test_simulator_when_lane_is_outside_its_mask_then_fault),
     cmocka_unit_test(test_simulator_when_block_is_too_large_then_fault),
+    cmocka_unit_test(test_simulator_when_much_shared_memory_is_not_asked_for_then_fault),
+    cmocka_unit_test(test_allow_shared_when_more_than_there_is_then_the_device_says_so),
 #if defined(WITH_ASAN)
     cmocka_unit_test(test_simulator_when_shared_memory_is_overrun_then_sanitizer_says),
 #endif

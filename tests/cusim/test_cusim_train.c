@@ -40,7 +40,7 @@ typedef struct pair {
 } pair;
 
 static void pair_init(pair *p, rig_options o, const char *const *inject, int n_inject) {
-    toy_make(&p->toy, false);
+    toy_make(&p->toy);
     rig_compile(&p->ref, mpt_test_ctx(), &o);
     o.backend = &p->toy.backend;
     rig_compile(&p->device, mpt_test_ctx(), &o);
@@ -94,7 +94,7 @@ static void test_train_when_steps_are_replayed_then_as_step_by_step(void **state
     rig replayed, looked_on;
     toy_device toy;
     rig_options o = bf16_options();
-    toy_make(&toy, false);
+    toy_make(&toy);
     o.backend = &toy.backend;
     rig_init(&replayed, &o);
     rig_init(&looked_on, &o);
@@ -238,6 +238,27 @@ static void test_plan_when_for_a_device_then_bf16_takes_two_bytes(void **state) 
     pair_deinit(&p);
 }
 
+/* Kernels of a device do not reach the other ranks (cases P13 and P14 would be back): refused
+ * before anything is computed. */
+static void test_step_when_there_are_two_ranks_then_refused_on_a_device(void **state) {
+    (void)state;
+    pair p;
+    mpt_comm two = *mpt_comm_self();
+    mpt_step_result result;
+    two.count = 2;
+    two.rank = 1;
+    pair_init(&p, bf16_options(), NULL, 0);
+    p.device.trainer->comm = &two;
+    uint64_t before = rig_state_hash(&p.device);
+    assert_int_equal(mpt_trainer_step(p.device.trainer, NULL, &result), MPT_UNSUPPORTED);
+    assert_string_equal(mpt_ctx_error(p.device.ctx)->message,
+                        "training on the device toy takes one rank, and this is rank 1 of 2; "
+                        "train with one rank, or all ranks with --device cpu");
+    assert_int_equal(p.device.trainer->attempted, 0);
+    assert_true(rig_state_hash(&p.device) == before);
+    pair_deinit(&p);
+}
+
 typedef struct refusing {
     mpt_device_ops ops;
     const mpt_device_ops *of;
@@ -259,7 +280,7 @@ static bool read_some(struct mpt_gpu *gpu, void *to, const void *from, size_t by
 
 static rig_options refusing_options(toy_device *toy, int left) {
     rig_options o = small_options();
-    toy_make(toy, false);
+    toy_make(toy);
     refused = (refusing){*toy->backend.device, mpt_backend_cuda.device, left};
     toy->backend.device = &refused.ops;
     o.backend = &toy->backend;
@@ -312,7 +333,7 @@ static void test_step_when_on_a_device_then_nothing_is_allocated(void **state) {
     rig r;
     toy_device toy;
     rig_options o = bf16_options();
-    toy_make(&toy, false);
+    toy_make(&toy);
     o.backend = &toy.backend;
     rig_init(&r, &o);
     uint64_t before = r.ctx->n_allocs;
@@ -332,6 +353,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_train_when_fp16_is_looked_at_then_ref_says_the_same),
     cmocka_unit_test(test_forward_when_on_a_device_then_logits_and_gradients_are_refs),
     cmocka_unit_test(test_plan_when_for_a_device_then_bf16_takes_two_bytes),
+    cmocka_unit_test(test_step_when_there_are_two_ranks_then_refused_on_a_device),
     cmocka_unit_test(test_create_when_the_devices_memory_is_full_then_refused_and_given_back),
     cmocka_unit_test(test_step_when_the_device_fails_then_status_and_the_step_does_not_count),
     cmocka_unit_test(test_step_when_on_a_device_then_nothing_is_allocated),

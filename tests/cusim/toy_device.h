@@ -131,13 +131,12 @@ static inline void toy_launch(const mpt_kernel_args *args) {
 
 typedef struct toy_device {
     mpt_kernel rows[MPT_OP_COUNT + 1];
-    const mpt_kernel *tables[3];
+    const mpt_kernel *tables[2];
     mpt_device_ops ops;
     mpt_backend backend;
 } toy_device;
 
-/* `own`: the CUDA kernels first, those of the definition for the ops that have none. */
-static inline void toy_make(toy_device *toy, bool own) {
+static inline void toy_make(toy_device *toy) {
     int n = 0;
     memset(toy, 0, sizeof *toy);
     for (int op = 0; op < MPT_OP_COUNT; op++) {
@@ -145,8 +144,7 @@ static inline void toy_make(toy_device *toy, bool own) {
         toy->rows[n].name = "toy";
         toy->rows[n++].run = toy_launch;
     }
-    toy->tables[0] = own ? mpt_kernels_cuda : toy->rows;
-    toy->tables[1] = own ? toy->rows : NULL;
+    toy->tables[0] = toy->rows;
     toy->ops = *mpt_backend_cuda.device;
     toy->backend = mpt_backend_cuda;
     toy->backend.name = "toy";

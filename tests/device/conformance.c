@@ -9,7 +9,7 @@
 
 #include "copies.h"
 
-enum { LANES = 16, LONGEST = 33, EVERY = 65536, SOME = 4096 };
+enum { LANES = 16, LONGEST = 33, EVERY = 65536, SOME = 1024 };
 
 /* ---- inputs ---- */
 
@@ -38,7 +38,7 @@ static uint32_t code_at(int order, uint32_t i) {
 }
 
 /* At least every BF16 number, the first of them `offset` places from the left; in the simulator
- * every 16th. */
+ * every 64th. */
 static input every_bf16(const rig *r, int order, int64_t cols, int offset) {
     static const char *const names[] = {"every bf16", "every bf16, strewn", "tame bf16"};
     input in = {.dtype = MPT_DTYPE_BF16, .storage = MPT_STORAGE_BF16, .cols = cols};
@@ -210,14 +210,14 @@ static void test_P68_any_quantizer(rig *r, uint64_t seed) {
 
 void rig_quantizers(rig *r) {
     mpt_quantizer q;
-    for (int i = 0; rig_quantizer(i, &q); i++) {
+    for (int i = 0; rig_quantizer(i, &q) && !(r->planted && i > 1); i++) {
         long long checks = r->checks, faults = r->faults;
         test_P68_every_input(r, &q);
         fprintf(r->out, "%-28s %lld comparisons, %lld differ\n", q.name, r->checks - checks,
                 r->faults - faults);
         fflush(r->out);
     }
-    int seeds = r->simulated ? 30 : 2000;
+    int seeds = r->planted ? 1 : r->simulated ? 12 : 2000;
     long long checks = r->checks, faults = r->faults;
     for (int seed = 0; seed < seeds; seed++)
         test_P68_any_quantizer(r, (uint64_t)seed);

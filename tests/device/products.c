@@ -1,11 +1,7 @@
 /* Products of linear layers: the GPU's sums against exact ones.
  *
- * A sum of products is exact in float32 in every order where sum |a b| < 2^24 q, q the smallest
- * unit that all products are multiples of: there the results have to be equal. Elsewhere the
- * difference is bounded: 1e-5 of sum |a b| for accumulators of 25 bits and more, and a unit in
- * the last place of the result. Case P84 (an accumulator of 14 bits) lies 100 times beyond
- * that. */
-#include <float.h>
+ * The bound is that of gemm_bound.h: where a sum is exact in every order, equal results. Case
+ * P84 (an accumulator of 14 bits) lies 100 times beyond the bound of the others. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,10 +104,6 @@ static void operand_free(rig *r, operand *o) {
     free(o->x);
 }
 
-static double element(const operand *o, int64_t i, int64_t k) {
-    return (double)o->decoded[o->column ? k * o->m + i : i * o->k + k];
-}
-
 static double factor_of(const operand *o, int64_t i) {
     if (!o->quantized.factor.at.data)
         return 1;
@@ -121,28 +113,10 @@ static double factor_of(const operand *o, int64_t i) {
 
 /* ---- one product ---- */
 
-typedef struct sum {
-    double value, size; /* of a b, of |a b| */
-    double unit;        /* that every product is a multiple of; 0: all products are 0 */
-} sum;
-
-static sum sum_of(const operand *a, int64_t i, const operand *b, int64_t j) {
-    sum s = {0, 0, 0};
-    for (int64_t k = 0; k < a->k; k++) {
-        double x = element(a, i, k), y = element(b, j, k), unit = 0;
-        s.value += x * y;
-        s.size += fabs(x * y);
-        if (x * y != 0)
-            unit = lowest_bit(x) * lowest_bit(y);
-        if (unit > 0 && (s.unit == 0 || unit < s.unit))
-            s.unit = unit;
-    }
-    return s;
-}
-
-static bool is_power_of_two(double x) {
-    int exponent;
-    return frexp(fabs(x), &exponent) == 0.5;
+static dot_bound bound_of(const operand *a, int64_t i, const operand *b, int64_t j) {
+    const float *x = a->decoded + i * (a->column ? 1 : a->k);
+    const float *y = b->decoded + j * (b->column ? 1 : b->k);
+    return dot_bound_of(x, a->column ? a->m : 1, y, b->column ? b->m : 1, a->k);
 }
 
 /* What was compared in one product. */
@@ -151,22 +125,17 @@ typedef struct tally {
     double worst; /* difference, of the bound */
 } tally;
 
-static void compare_one(rig *r, const char *name, double got, const sum *s, double f,
+static void compare_one(rig *r, const char *name, double got, const dot_bound *s, double f,
                         mpt_dtype d, tally *t) {
-    bool exact = is_power_of_two(f) && s->size < 0x1p24 * s->unit;
-    float nearest = (float)(f * s->value);
-    mpt_round_to(d, &nearest, 1);
-    double expected = exact ? (double)nearest : f * s->value;
-    double ulp = fabs(expected) * (d == MPT_DTYPE_BF16 ? 0x1p-7 : 0x1p-22);
-    double bound = exact ? 0 : 1e-5 * s->size * fabs(f) + ulp + (double)FLT_MIN;
-    double off = fabs(got - expected);
-    t->equal += exact;
-    t->bounded += !exact;
-    if (!exact && off / bound > t->worst)
+    double expected = f * s->exact, off = fabs(got - expected);
+    double bound = dot_allowed(s, f, d, false);
+    t->equal += s->certified;
+    t->bounded += !s->certified;
+    if (!s->certified && off / bound > t->worst)
         t->worst = off / bound;
-    rig_check(r, off <= bound, "%s: %.9g, not %.9g; %s %.3g, sum of |a b| %.6g", name, got,
-              expected, exact ? "the sum is exact in any order; off by" : "bound",
-              exact ? off : bound, s->size);
+    rig_check(r, off <= bound, "%s: %.9g, not %.9g; %sbound %.3g, sum of |a b| %.6g", name, got,
+              expected, s->certified ? "the sum is exact in any order, " : "", bound,
+              s->magnitude);
 }
 
 /* d = a b, of m x n results. */
@@ -180,7 +149,7 @@ static void compare_product(rig *r, const char *name, const operand *a, const op
     mpt_unpack(d->at.storage, NULL, bytes, n, got);
     for (int64_t i = 0; i < a->m; i++)
         for (int64_t j = 0; j < b->m; j++) {
-            sum s = sum_of(a, i, b, j);
+            dot_bound s = bound_of(a, i, b, j);
             compare_one(r, name, (double)got[i * b->m + j], &s,
                         factor_of(a, i) * factor_of(b, j), d->at.dtype, &t);
         }

@@ -93,7 +93,7 @@ static void rerun_norm(rig *r, int64_t n) {
 void rig_reruns(rig *r) {
     mpt_quantizer q;
     int64_t side = r->simulated ? 48 : 1024;
-    for (int i = 0; rig_quantizer(i, &q); i++)
+    for (int i = 0; rig_quantizer(i, &q) && !(r->planted && i > 1); i++)
         rerun_quantizer(r, &q, side, side);
     rerun_product(r, side / 2, side / 2, 4 * side);
     rerun_norm(r, r->simulated ? 40000 : 10000000);

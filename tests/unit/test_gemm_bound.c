@@ -135,6 +135,19 @@ test_bound_when_not_certified_then_it_tells_short_sums_from_long_ones(void **sta
     assert_true(seen >= 15);
 }
 
+/* A certified sum has one result; what it is multiplied by rounds, unless it is a power of two.
+ */
+static void test_allowed_when_certified_then_only_roundings_are(void **state) {
+    (void)state;
+    const float a[] = {3, 4}, b[] = {5, 0.5f};
+    dot_bound d = dot_bound_of(a, 1, b, 1, 2);
+    assert_true(d.certified && d.exact == 17);
+    assert_true(dot_allowed(&d, 1, MPT_DTYPE_FP32, false) == 0);
+    assert_true(dot_allowed(&d, -0x1p-9, MPT_DTYPE_FP32, false) == 0);
+    assert_true(dot_allowed(&d, 3, MPT_DTYPE_FP32, false) == 0x1p-17);  /* two ulps of 51 */
+    assert_true(dot_allowed(&d, 0.5, MPT_DTYPE_BF16, false) == 0x1p-5); /* half of one of 8.5 */
+}
+
 static void test_lowest_bit_when_numbers_vary_then_their_last_one(void **state) {
     (void)state;
     assert_true(lowest_bit(7.5) == 0.5);
@@ -151,6 +164,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_P84_when_fp8_sums_span_many_bits_then_exact_on_the_hosts),
     cmocka_unit_test(test_certificate_when_it_holds_then_every_order_gives_the_same_bits),
     cmocka_unit_test(test_bound_when_not_certified_then_it_tells_short_sums_from_long_ones),
+    cmocka_unit_test(test_allowed_when_certified_then_only_roundings_are),
     cmocka_unit_test(test_lowest_bit_when_numbers_vary_then_their_last_one),
 };
 MPT_TEST_MAIN(cases)

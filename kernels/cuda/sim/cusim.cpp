@@ -285,10 +285,8 @@ void run(const launch_record &r) {
     counted.threads += n * block.threads.size();
 }
 
-void launch(const char *kernel, dim3 grid, dim3 threads, size_t shared, void *on,
-            std::function<void()> body) {
+void launch(launch_record record, void *on) {
     stream *s = static_cast<stream *>(on);
-    launch_record record = {kernel, grid, threads, shared, std::move(body)};
     if (s && s->recording)
         s->recording->push_back(std::move(record));
     else
@@ -296,7 +294,7 @@ void launch(const char *kernel, dim3 grid, dim3 threads, size_t shared, void *on
 }
 
 void launch_host(void *on, std::function<void()> body) {
-    launch("host", 1, dim3(0, 0, 0), 0, on, std::move(body));
+    launch({"host", nullptr, 1, dim3(0, 0, 0), 0, std::move(body)}, on);
 }
 
 void *dynamic_shared() {

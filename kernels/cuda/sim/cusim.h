@@ -41,6 +41,7 @@ namespace cusim {
  * as a copy is: its body runs once. */
 struct launch_record {
     const char *kernel;
+    const void *function; /* its address */
     dim3 grid, block;
     size_t shared; /* bytes of dynamic shared memory */
     std::function<void()> body;
@@ -52,8 +53,7 @@ struct stream {
 };
 
 /* Runs, or records. `on` is a stream, or NULL. */
-void launch(const char *kernel, dim3 grid, dim3 block, size_t shared, void *on,
-            std::function<void()> body);
+void launch(launch_record record, void *on);
 
 void launch_host(void *on, std::function<void()> body);
 
@@ -100,8 +100,12 @@ void *dynamic_shared();
 /* Ends the process with a message naming the thread that runs. */
 [[noreturn]] void fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Refuses a launch beyond the limits of a device of compute capability 9 or 10. */
+/* Refuses a launch beyond what every device takes that the kernels are built for. */
 void check_launch(const launch_record &record);
+
+/* From now on the kernel may be launched with so much dynamic shared memory, as after
+ * cudaFuncSetAttribute; false, and nothing has changed, where that is more than there is. */
+bool allow_shared(const void *function, size_t bytes);
 
 /* ---- meetings ---- */
 

@@ -5,9 +5,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <map>
+
 namespace cusim {
 
-enum { MAX_THREADS = 1024, MAX_GRID_YZ = 65535, MAX_SHARED = 227 * 1024 };
+/* Of shared memory: what is there without asking, and what compute capability 8.0 has. */
+enum {
+    MAX_THREADS = 1024,
+    MAX_GRID_YZ = 65535,
+    FREE_SHARED = 48 * 1024,
+    MAX_SHARED = 163 * 1024
+};
+
+static std::map<const void *, size_t> allowed;
+
+bool allow_shared(const void *function, size_t bytes) {
+    if (bytes > MAX_SHARED)
+        return false;
+    allowed[function] = bytes;
+    return true;
+}
 
 void fault(const char *format, ...) {
     fprintf(stderr, "cusim: kernel %s", now.kernel ? now.kernel : "?");
@@ -36,6 +53,9 @@ void check_launch(const launch_record &r) {
               r.grid.x, r.grid.y, r.grid.z);
     if (r.shared > MAX_SHARED)
         fault("%zu bytes of shared memory: at most %d", r.shared, MAX_SHARED);
+    if (r.shared > FREE_SHARED && allowed[r.function] < r.shared)
+        fault("%zu bytes of shared memory, which were not asked for: more than %d have to be",
+              r.shared, FREE_SHARED);
 }
 
 } // namespace cusim

@@ -10,6 +10,7 @@ extern "C" {
 #include "kernels/cuda/sim/runtime_sim.h"
 }
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -204,6 +205,49 @@ extern "C" bool mpt_gpu_replay(mpt_gpu *gpu, void *of) {
 extern "C" void mpt_gpu_forget(mpt_gpu *gpu, void *of) {
     run_queue(device_of(gpu));
     delete static_cast<records *>(of);
+}
+
+/* ---- marks ---- */
+
+namespace {
+
+struct placed {
+    std::chrono::steady_clock::time_point at;
+    bool reached = false;
+};
+
+} // namespace
+
+extern "C" void *mpt_gpu_mark_create(mpt_gpu *gpu) {
+    return gpu->error ? nullptr : new placed;
+}
+
+extern "C" bool mpt_gpu_mark(mpt_gpu *gpu, void *mark) {
+    placed *m = static_cast<placed *>(mark);
+    if (is_recording(device_of(gpu)))
+        return fail(gpu, "a mark is placed while the stream is recorded");
+    m->reached = false;
+    cusim::launch_host(gpu->stream, [=] {
+        m->at = std::chrono::steady_clock::now();
+        m->reached = true;
+    });
+    return !gpu->error;
+}
+
+extern "C" bool mpt_gpu_between(mpt_gpu *gpu, void *from, void *to, double *out_seconds) {
+    const placed *a = static_cast<placed *>(from), *b = static_cast<placed *>(to);
+    *out_seconds = 0;
+    if (!mpt_gpu_wait(gpu))
+        return false;
+    if (!a->reached || !b->reached)
+        return fail(gpu, "a mark is asked for that was not placed");
+    *out_seconds = std::chrono::duration<double>(b->at - a->at).count();
+    return true;
+}
+
+extern "C" void mpt_gpu_mark_destroy(mpt_gpu *gpu, void *mark) {
+    run_queue(device_of(gpu));
+    delete static_cast<placed *>(mark);
 }
 
 /* ---- for tests ---- */

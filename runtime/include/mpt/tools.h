@@ -90,15 +90,16 @@ typedef struct mpt_bench_program_options {
     size_t size;
     bool json;
     int steps;         /* that are timed, after a warm-up of two; 0: 5; 4096 at most */
-    int64_t peak_size; /* of the square matrices that find the library's peak; 0: 2048 */
+    int64_t peak_size; /* of the square matrices that find the library's peak; 0: 2048. A
+                          device multiplies none, and it has to be 0 */
 } mpt_bench_program_options;
 #define MPT_BENCH_PROGRAM_OPTIONS_INIT                                                         \
     ((mpt_bench_program_options){.size = sizeof(mpt_bench_program_options)})
 
 /* Where the time of a program's steps goes: step time, tokens a second, the rate of its GEMMs
  * beside the peak of the library in the same run, the share of each class of ops, and the
- * memory it took beside what was planned. A table, or JSON. It trains from the start on weights
- * of its own and writes no file. */
+ * memory it took beside what was planned: of a device the device's. A table, or JSON. It trains
+ * from the start on weights of its own and writes no file. */
 MPT_API MPT_CHECKED mpt_status mpt_bench_program(const mpt_program *program,
                                                  const mpt_bench_program_options *options,
                                                  mpt_write_fn write, void *ud);
