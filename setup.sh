@@ -13,7 +13,8 @@ usage() {
 usage: ./setup.sh [--packages-only | --no-cuda]
 Installs what is missing with apt (as root or through sudo), then builds into build/.
   --packages-only   stop before the build
-  --no-cuda         leave libmpt_cuda.so out, which takes nvcc minutes where there is one
+  --no-cuda         leave libmpt_cuda.so out, which takes nvcc minutes where there is one, and
+                    the simulator of its kernels, which tests need
 END
 }
 
@@ -71,11 +72,11 @@ install_packages() {
 }
 
 packages_only=no
-cuda=AUTO
+cuda="-DMPT_CUDA=AUTO -DMPT_CUSIM=ON"
 case "${1:-}" in
 "") ;;
 --packages-only) packages_only=yes ;;
---no-cuda) cuda=OFF ;;
+--no-cuda) cuda="-DMPT_CUDA=OFF -DMPT_CUSIM=OFF" ;;
 -h | --help) usage && exit 0 ;;
 *) usage >&2 && exit 2 ;;
 esac
@@ -92,7 +93,8 @@ install_packages
 [ "$packages_only" = yes ] && exit 0
 
 say "configuring build/"
-quietly cmake -S . -B build -G Ninja -DMPT_CUDA="$cuda"
+# shellcheck disable=SC2086 # two options
+quietly cmake -S . -B build -G Ninja $cuda
 # What became of the module for GPUs: built, or what it lacks.
 sed -n 's/^-- \(libmpt_cuda.so is \)/\1/p' "$log" | while read -r line; do say "$line"; done
 say "building (a minute or two the first time)"

@@ -75,4 +75,11 @@ if(CMAKE_CXX_COMPILER AND MPT_CUSIM)
   target_precompile_headers(mpt_cusim PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:${CMAKE_SOURCE_DIR}/kernels/cuda/values.h>)
   target_link_libraries(mpt_cusim PUBLIC mpt_core)
+  if(MPT_SANITIZE)
+    # As for the vectors of the CPU: minutes of compiling. Linked, to stand behind what it undoes.
+    add_library(mpt_cusim_flags INTERFACE)
+    target_compile_options(mpt_cusim_flags INTERFACE
+      $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=undefined>)
+    target_link_libraries(mpt_cusim PRIVATE mpt_cusim_flags)
+  endif()
 endif()
