@@ -216,6 +216,15 @@ want_err "use.fprop.x: e2m1 block=1x16 scale=current scale_format=e4m3 \.\.\., w
 try resume other --set train.steps=16 --allow-recipe-change --quiet
 want_status 0
 grep -c 'train.steps' other/recipe.lua | grep -q '^1$' || wrong "a later value has not replaced the earlier"
+# A default that is said is what ran, so that it is no other recipe.
+back said 10
+try resume said --quiet --set train.micro_batch=2
+want_status 0
+cmp said/metrics.jsonl whole/metrics.jsonl || wrong "what ran, said by hand, is another run"
+back said 10
+try resume said --set train.micro_batch=1
+want_status 1
+want_err 'another recipe: train.micro_batch: 1, was 2; '
 # What decides no number may change at any time.
 back often 10
 try resume often --quiet --set train.checkpoint.keep=0
