@@ -95,6 +95,11 @@ want_out '^report in f/compare.html$'
 try compare c/plain/seed-5 small_nvfp4.lua
 want_status 2
 want_err 'not both'
+want_err '^mptrun: small_nvfp4.lua is a file, so a recipe$'
+try compare c/plain/seed-5 nope
+want_status 2
+want_err '^mptrun: c/plain/seed-5 is a folder$'
+want_err '^mptrun: nope does not exist$'
 try compare c/plain/seed-5 c/plain/seed-6 --seeds 2
 want_status 2
 want_err '--seeds changes nothing in run folders'

@@ -59,6 +59,20 @@ back fresh 0
 try resume fresh --quiet
 want_status 0
 same fresh
+# What is said of an ended run is judged as of any other: refused where it is another recipe, and
+# else told to have no effect.
+for change in train.lr.peak=0.25 train.steps=20 data.seed=7; do
+    try resume whole --set $change
+    want_status 1
+    want_err "was saved under another recipe: ${change%%=*}: "
+done
+try resume whole --set train.lr.peak=0.25 --allow-recipe-change
+want_status 0
+want_out '^whole has ended: 12 of 12 steps are done; what the command line changes has no effect, for no step is left: '
+try resume whole --set train.checkpoint.keep=0
+want_status 0
+want_out '12 steps are done; what the command line changes has no effect'
+same whole
 # The last checkpoint was written, but not the end of the metrics: the validation is done again.
 back late 12
 sed -i '/"event":"eval"/d; /"event":"done"/d' late/metrics.jsonl
@@ -204,7 +218,7 @@ want_status 0
 want_out 'other has ended: 15 of 15'
 try resume other --set train.steps=4 --allow-recipe-change
 want_status 0
-want_out '^other has ended: 15 steps are done, and the recipe has 4$'
+want_out '^other has ended: 15 steps are done, and the recipe has 4; what the command line changes has no effect'
 try resume other --set train.steps=9 --set train.epochs=2
 want_status 2
 want_err "^mptrun: --set train.steps and --set train.epochs both say how long the run is; leave one out$"
