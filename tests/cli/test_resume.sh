@@ -127,6 +127,35 @@ want_err 'warning: none/metrics.jsonl lacks its last [0-9]+ bytes before the che
 want_out '12 of 12 steps'
 cmp none/checkpoints/step-12/model.safetensors whole/checkpoints/step-12/model.safetensors || wrong "other weights"
 
+# ---- another device ----
+
+# It is no other recipe, and it leaves a trace: an event before the first step there, on the page
+# too, and once.
+moved='"event":"device","step":10,"from":"cpu","to":"ref"'
+back moves 10
+if grep -q '"event":"device"' whole/metrics.jsonl; then wrong "a run that stays has moved"; fi
+try resume moves --device ref --quiet
+want_status 0
+want_err 'was saved on the device cpu and goes on on ref, whose sums round otherwise'
+[ "$(grep -c "$moved" moves/metrics.jsonl)" = 1 ] || wrong "the metrics do not say it"
+grep -A 1 "$moved" moves/metrics.jsonl | tail -n 1 | grep -q '"event":"step","step":10,' || wrong "not before the step"
+grep -q 'from cpu to ref, whose sums round otherwise' moves/report.html || wrong "the page does not say it"
+try compare whole moves --out moved-compare
+want_status 0
+want_out 'MB  cpu until step 10, then ref$'
+# What goes on there goes on to the bit, with or without the word, and where it was ended before
+# its first checkpoint on the new device, too.
+for step in 10 12; do
+    rm -rf again
+    cp -r moves again
+    [ $step = 12 ] || rm -r again/checkpoints/step-12
+    sed -i '/"event":"done"/d' again/metrics.jsonl
+    try resume again --quiet
+    want_status 0
+    cmp again/metrics.jsonl moves/metrics.jsonl || wrong "going on after step $step differs"
+    cmp again/checkpoints/step-12/model.safetensors moves/checkpoints/step-12/model.safetensors || wrong "other weights after step $step"
+done
+
 # ---- damage ----
 
 damage_at() { # FILE OFFSET: turns one byte over
