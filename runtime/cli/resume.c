@@ -176,12 +176,22 @@ static bool says_of_run(const mpt_options *said) {
     return said->n_sets > 0 || said->data || said->device != MPT_DEVICE_AUTO;
 }
 
+/* What a run begins with is no change of it, nor what an earlier resume had changed behind the
+ * step that this one goes on from. */
+static void note_change(resuming *r, const mpt_options *said, int64_t step) {
+    bool other = said->allow_recipe_change && (said->n_sets > 0 || said->data);
+    bool moved = r->has_checkpoint && strcmp(r->from.device, r->run.info.device) != 0;
+    bool before = r->past.changed > 0 && r->past.changed <= step;
+    r->run.changed = before ? r->past.changed : other || moved ? step : 0;
+}
+
 /* From here on the folder is changed. What the command line says is part of the run now, so the
  * next resume finds it there. */
 static mpt_exit open_folder(resuming *r, const mpt_options *said) {
     int64_t lost = 0, step = r->has_checkpoint ? r->from.step : 0;
     int64_t bytes = r->has_checkpoint ? r->from.metrics_bytes : 0;
     mpt_exit result = MPT_EXIT_DONE;
+    note_change(r, said, step);
     if (says_of_run(said))
         result = mpt_training_describe(&r->run);
     if (result == MPT_EXIT_DONE)

@@ -105,12 +105,17 @@ static bool only_dumps(const mpt_training *r) {
 static void note_past(const mpt_training *r) {
     const char *path = r->options->words[0];
     char *again = mpt_past_run_again(mpt_recipe_source(r->recipe), path, r->options);
+    int64_t changed = mpt_past_run_changed(mpt_recipe_source(r->recipe));
     if (again)
-        mpt_progress_note(
-            r->progress,
-            "mptrun: note: %s was run with options, which stand in it as comments "
-            "and do nothing; the same again is %s",
-            path, again);
+        mpt_progress_note(r->progress,
+                          "mptrun: note: %s was run with options, which stand in it as "
+                          "comments and do nothing; %s is %s",
+                          path, changed ? "what it ended with" : "the same again", again);
+    if (changed)
+        mpt_progress_note(r->progress,
+                          "mptrun: note: that run went on with another recipe or device after "
+                          "step %lld, so that no one command makes it again",
+                          (long long)changed);
     free(again);
 }
 

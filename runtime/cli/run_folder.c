@@ -73,6 +73,12 @@ static void take_option(mpt_past_run *past, char *line) {
     }
 }
 
+/* The step of such a line; 0 where it has none. */
+static int64_t step_of(const char *line) {
+    long long step = strtoll(line + strlen(MPT_FOLDER_CHANGED), NULL, 10);
+    return step > 0 && step < INT64_MAX ? step : 0;
+}
+
 static void take_options(mpt_past_run *past) {
     static const char lead[] = "--   --", from[] = "--   from ";
     const char *first = find_options(past->text);
@@ -82,6 +88,8 @@ static void take_options(mpt_past_run *past) {
             *end = 0;
         if (strncmp(line, lead, strlen(lead)) == 0)
             take_option(past, line + strlen(lead));
+        else if (strncmp(line, MPT_FOLDER_CHANGED, strlen(MPT_FOLDER_CHANGED)) == 0)
+            past->changed = step_of(line);
         else if (strncmp(line, from, strlen(from)) == 0)
             mpt_origin_add(&past->origin, line + strlen(from));
         line = end ? end + 1 : NULL;
@@ -157,6 +165,12 @@ char *mpt_past_run_again(const char *source, const char *path, const mpt_options
         return out;
     free(out);
     return NULL;
+}
+
+int64_t mpt_past_run_changed(const char *source) {
+    const char *options = source ? find_options(source) : NULL;
+    const char *line = options ? strstr(options, MPT_FOLDER_CHANGED) : NULL;
+    return line ? step_of(line) : 0;
 }
 
 static bool has_weights(const char *checkpoint) {

@@ -143,6 +143,11 @@ grep -q 'from cpu to ref, whose sums round otherwise' moves/report.html || wrong
 try compare whole moves --out moved-compare
 want_status 0
 want_out 'MB  cpu until step 10, then ref$'
+# No one command makes it again, and none is said to.
+try moves/recipe.lua --until=plan --quiet
+want_status 0
+want_err 'do nothing; what it ended with is mptrun moves/recipe.lua --device ref$'
+want_err 'went on with another recipe or device after step 10, so that no one command makes it again$'
 # What goes on there goes on to the bit, with or without the word, and where it was ended before
 # its first checkpoint on the new device, too.
 for step in 10 12; do
