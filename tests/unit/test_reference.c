@@ -217,8 +217,8 @@ static void test_defaults_when_claimed_then_the_field_takes_them(void **state) {
         "this or the model's",
         "this or path",
         "this or files",
-        "batch for the proxy, and for a model below 100 M parameters "
-        "without one; else 1",
+        ("batch for the proxy, and for a model below 100 M parameters "
+         "without one; else 1"),
         "at the end",
         "skips, and 20 in a row stop",
         "warn at z = 24",
