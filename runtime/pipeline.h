@@ -30,6 +30,7 @@ struct mpt_program {
     mpt_phase_program **evals;
     int n_warnings;
     mpt_warning *warnings;
+    const char *fields; /* the recipe's canonical text, with what compiling settled */
     char recipe_hash[17];
 };
 

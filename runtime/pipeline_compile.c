@@ -43,16 +43,16 @@ static int64_t count_parameters(const mpt_graph *graph) {
 
 /* One sequence at a time is the default of a full model, since its activations fill the
  * machine. A recipe without a proxy that is small all the same takes the whole batch at once,
- * as a proxy does. */
-static mpt_status widen_micro_batch(const compiling *c, mpt_train *train) {
+ * as a proxy does. The recipe keeps the answer, so that its text and its hash say what runs. */
+static mpt_status measure_size(const compiling *c, mpt_program *program) {
     static const int64_t small = 100 * 1000 * 1000;
-    mpt_drawing drawing = {false, 1, train->sequence, mpt_data_vocab(c->data),
+    mpt_drawing drawing = {false, 1, program->train.sequence, mpt_data_vocab(c->data),
                            !mpt_data_states_vocab(c->data)};
     mpt_graph *graph;
     MPT_TRY(mpt_pipeline_draw(c->recipe, &drawing, c->options.own_tokens, &graph));
-    if (count_parameters(graph) < small)
-        train->micro_batch = train->batch;
+    c->recipe->small = count_parameters(graph) < small;
     mpt_graph_destroy(graph);
+    program->train = mpt_recipe_train(c->recipe, false);
     return MPT_OK;
 }
 
@@ -75,7 +75,7 @@ static mpt_status settle_train(const compiling *c, mpt_program *program) {
         MPT_TRY(mpt_data_settle(c->data, &program->train));
     if (program->proxy || recipe->proxy.present || recipe->train.micro_batch > 0)
         return MPT_OK;
-    return widen_micro_batch(c, &program->train);
+    return measure_size(c, program);
 }
 
 /* ---- one phase: stages 4 to 8 ---- */
@@ -234,6 +234,18 @@ static mpt_status check_recipe(const compiling *c, mpt_program *program) {
                  : MPT_OK;
 }
 
+/* The recipe as text with all defaults settled, which may be others when it is compiled again.
+ */
+static mpt_status keep_fields(const compiling *c, mpt_program *program) {
+    mpt_str text;
+    mpt_str_init(&text, c->ctx);
+    mpt_recipe_canonical(c->recipe, &text);
+    program->fields = text.failed ? NULL : mpt_arena_strdup(&program->arena, text.data);
+    mpt_str_deinit(&text);
+    return program->fields ? mpt_recipe_hash(c->recipe, program->recipe_hash)
+                           : MPT_OUT_OF_MEMORY;
+}
+
 static mpt_status fill_program(const compiling *c, mpt_program *program) {
     size_t n = (size_t)c->recipe->n_phases;
     MPT_TRY(settle_train(c, program));
@@ -253,7 +265,7 @@ static mpt_status fill_program(const compiling *c, mpt_program *program) {
         MPT_TRY(compile_phase(c, program, p, true));
     MPT_TRY(check_recipe(c, program));
     MPT_TRY(mpt_plan_check_target(program));
-    return mpt_recipe_hash(c->recipe, program->recipe_hash);
+    return keep_fields(c, program);
 }
 
 /* A program of the full model or of the proxy, without data: the caller keeps that. */
@@ -386,6 +398,7 @@ mpt_status mpt_compile(mpt_recipe *recipe, const mpt_compile_options *options,
     if (!recipe->frozen)
         MPT_TRY(mpt_recipe_freeze(recipe));
     memset(recipe->drawn, 0, sizeof recipe->drawn); /* a host may have changed its model */
+    recipe->small = false;
     MPT_TRY(mpt_data_open(c.ctx, &recipe->data, c.options.data, recipe->file, &c.data));
     mpt_status status = compile_choice(&c, out);
     if (status == MPT_OK)

@@ -83,8 +83,7 @@ static void print_eval(const mpt_program *program, int p, mpt_str *out) {
 }
 
 mpt_status mpt_dump_freeze(const mpt_program *program, mpt_str *out) {
-    mpt_recipe_canonical(program->recipe, out);
-    mpt_str_printf(out, "\nrecipe hash %s\n\n", program->recipe_hash);
+    mpt_str_printf(out, "%s\nrecipe hash %s\n\n", program->fields, program->recipe_hash);
     for (int p = 0; p < program->n_phases; p++) {
         print_phase(program, p, out);
         print_policies(program->phases[p], out);

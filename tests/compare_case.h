@@ -29,12 +29,14 @@ typedef struct case_run {
     const char *hash;  /* of schedule; NULL: that of the name */
     const char *a;     /* format of the operands; NULL: bf16 */
     int skipped;
-    int hole;           /* this step has no line; 0: none */
-    int nan_from;       /* losses are null from this step on; 0: never */
-    const char *extra;  /* lines in front of all others */
-    const char *tail;   /* what a kill left of a line */
-    const char *fields; /* of training, as JSON; NULL: a plan without them */
-    const char *data;   /* of data, as JSON; NULL: a plan without them */
+    int hole;                /* this step has no line; 0: none */
+    int nan_from;            /* losses are null from this step on; 0: never */
+    const char *extra;       /* lines in front of all others */
+    const char *tail;        /* what a kill left of a line */
+    const char *fields;      /* of training, as JSON; NULL: a plan without them */
+    const char *data;        /* of data, as JSON; NULL: a plan without them */
+    const char *device;      /* NULL: a plan that does not say it */
+    const char *recipe_hash; /* NULL: that of the name */
 } case_run;
 
 typedef struct compare_case {
@@ -146,11 +148,13 @@ static inline void case_add_run(compare_case *c, case_run r) {
     timing.data[timing.n] = 0;
     case_add(
         &plan,
-        "{\"recipe\":\"%s\",\"model\":\"%s\",\"recipe_hash\":\"hash_of_%s\","
+        "{\"recipe\":\"%s\",\"model\":\"%s\",\"recipe_hash\":\"%s%s\",%s%s%s"
         "\"parameters\":99,\"bytes\":{\"total\":%d},\"train\":{\"seed\":%d,\"fields\":{%s}},"
         "\"data\":{%s},\"phases\":[{\"schedule_hash\":\"%s\","
         "\"steps\":%d},{\"schedule_hash\":\"never\",\"steps\":0}]}",
-        r.name, r.model ? r.model : "small", r.name, 1000 + r.recipe, (int)r.seed,
+        r.name, r.model ? r.model : "small", r.recipe_hash ? "" : "hash_of_",
+        r.recipe_hash ? r.recipe_hash : r.name, r.device ? "\"backend\":\"" : "",
+        r.device ? r.device : "", r.device ? "\"," : "", 1000 + r.recipe, (int)r.seed,
         r.fields ? r.fields : "", r.data ? r.data : "", r.hash ? r.hash : r.name,
         r.planned ? r.planned : r.steps);
     case_file(path, "metrics.jsonl", metrics.data);

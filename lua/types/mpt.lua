@@ -176,7 +176,7 @@
 ---@field tokens? number Tokens, rounded up to steps. Default: this or steps.
 ---@field epochs? integer Times that training goes through its data, which needs an order with an end: `shuffle`, `sequential` or batches. Rounded up to steps. Default: this or steps.
 ---@field batch integer Sequences an optimizer step.
----@field micro_batch? integer Sequences computed at once; batch is a multiple of it. Default: 1; batch for the proxy.
+---@field micro_batch? integer Sequences computed at once; batch is a multiple of it. Default: batch for the proxy, and for a model below 100 M parameters without one; else 1.
 ---@field sequence integer Tokens a sequence.
 ---@field optimizer? mpt.adamw|mpt.sgd How gradients move the weights. Default: adamw.
 ---@field decay? "matrices"|"all" What weight decay applies to. Default: matrices.

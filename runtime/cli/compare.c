@@ -98,6 +98,14 @@ static bool is_folder(const char *path) {
     return stat(path, &there) == 0 && S_ISDIR(there.st_mode);
 }
 
+/* What a path is, as the other words of the line must know it. */
+static const char *kind_of(const char *path) {
+    struct stat there;
+    if (is_folder(path))
+        return "is a folder";
+    return stat(path, &there) == 0 ? "is a file, so a recipe" : "does not exist";
+}
+
 /* All words are folders, or none is; what trains nothing cannot be told how. */
 static mpt_exit check_folders(const mpt_options *o, bool *out) {
     int n = 0;
@@ -106,8 +114,7 @@ static mpt_exit check_folders(const mpt_options *o, bool *out) {
     *out = n == o->n_words;
     if (n > 0 && !*out) {
         for (int i = 0; i < o->n_words; i++)
-            fprintf(stderr, "mptrun: %s is a %s\n", o->words[i],
-                    is_folder(o->words[i]) ? "folder" : "file, so a recipe");
+            fprintf(stderr, "mptrun: %s %s\n", o->words[i], kind_of(o->words[i]));
         fprintf(stderr, "mptrun: compare takes recipes, which it trains, or run folders, which "
                         "it reads; not both\n");
         return MPT_EXIT_USAGE;

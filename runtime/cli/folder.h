@@ -25,6 +25,9 @@ enum { MPT_FOLDER_PATH = 1024 };
 /* Stands in recipe.lua before the options of the run, one a comment. */
 #define MPT_FOLDER_AS_RUN "\n-- as run, with these on the command line:\n"
 
+/* Stands among them where the run went on with another recipe or device. */
+#define MPT_FOLDER_CHANGED "--   changed after step "
+
 #define MPT_FOLDER_DIAGNOSIS "diagnosis.txt"
 
 typedef struct mpt_folder {

@@ -61,7 +61,7 @@ static mpt_exit merge(resuming *r, const mpt_options *said) {
         r->options.data = r->past.data;
     if (said->device == MPT_DEVICE_AUTO)
         r->options.device = r->past.device;
-    if (said->device == MPT_DEVICE_AUTO && r->has_checkpoint) /* what AUTO was then */
+    if (r->options.device == MPT_DEVICE_AUTO && r->has_checkpoint) /* what AUTO was then */
         r->options.device = (int)mpt_past_run_device(r->from.device);
     r->options.model = r->past.model;
     r->options.n_inject = r->past.n_inject;
@@ -171,13 +171,28 @@ static mpt_exit load(resuming *r) {
     return status == MPT_OK ? MPT_EXIT_DONE : mpt_cli_fail(r->run.ctx, status);
 }
 
+/* Whether the command line says something of the run itself. */
+static bool says_of_run(const mpt_options *said) {
+    return said->n_sets > 0 || said->data || said->device != MPT_DEVICE_AUTO;
+}
+
+/* What a run begins with is no change of it, nor what an earlier resume had changed behind the
+ * step that this one goes on from. */
+static void note_change(resuming *r, const mpt_options *said, int64_t step) {
+    bool other = said->allow_recipe_change && (said->n_sets > 0 || said->data);
+    bool moved = r->has_checkpoint && strcmp(r->from.device, r->run.info.device) != 0;
+    bool before = r->past.changed > 0 && r->past.changed <= step;
+    r->run.changed = before ? r->past.changed : other || moved ? step : 0;
+}
+
 /* From here on the folder is changed. What the command line says is part of the run now, so the
  * next resume finds it there. */
 static mpt_exit open_folder(resuming *r, const mpt_options *said) {
     int64_t lost = 0, step = r->has_checkpoint ? r->from.step : 0;
     int64_t bytes = r->has_checkpoint ? r->from.metrics_bytes : 0;
     mpt_exit result = MPT_EXIT_DONE;
-    if (said->n_sets > 0 || said->data || said->device != MPT_DEVICE_AUTO)
+    note_change(r, said, step);
+    if (says_of_run(said))
         result = mpt_training_describe(&r->run);
     if (result == MPT_EXIT_DONE)
         result = mpt_folder_go_on(&r->run.folder, step, bytes, &lost);
@@ -203,17 +218,31 @@ static mpt_exit open_folder(resuming *r, const mpt_options *said) {
     return result;
 }
 
+/* What the command line says of a run that has ended is judged as of any other, and then has no
+ * step to take effect in. */
+static mpt_exit tell_end(resuming *r, const mpt_options *said) {
+    bool beyond = r->from.step > r->run.info.steps;
+    bool changes = says_of_run(said);
+    if ((said->n_sets > 0 || said->data) && !said->allow_recipe_change) {
+        mpt_exit result = load(r);
+        if (result != MPT_EXIT_DONE)
+            return result;
+    }
+    printf(beyond ? "%s has ended: %lld steps are done, and the recipe has %lld"
+                  : "%s has ended: %lld of %lld steps are done",
+           r->run.folder.path, (long long)r->from.step, (long long)r->run.info.steps);
+    printf("%s\n", changes ? "; what the command line changes has no effect, for no step is "
+                             "left: --set train.steps=N --allow-recipe-change takes more"
+                           : "");
+    return MPT_EXIT_DONE;
+}
+
 static mpt_exit resume(resuming *r, const mpt_options *said) {
     mpt_exit result = read_run(r, said);
     if (result == MPT_EXIT_DONE)
         result = compile(r, said);
-    if (result == MPT_EXIT_DONE && has_ended(r)) {
-        bool beyond = r->from.step > r->run.info.steps;
-        printf(beyond ? "%s has ended: %lld steps are done, and the recipe has %lld\n"
-                      : "%s has ended: %lld of %lld steps are done\n",
-               r->run.folder.path, (long long)r->from.step, (long long)r->run.info.steps);
-        return MPT_EXIT_DONE;
-    }
+    if (result == MPT_EXIT_DONE && has_ended(r))
+        return tell_end(r, said);
     if (result == MPT_EXIT_DONE) {
         mpt_cli_warn(r->run.program, r->run.progress);
         mpt_cli_note_choices(&r->run.info, r->run.progress);

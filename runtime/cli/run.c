@@ -3,6 +3,7 @@
 #include "cli/run.h"
 
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -102,15 +103,20 @@ static bool only_dumps(const mpt_training *r) {
 
 /* The recipe of a run folder without what that run was told besides. */
 static void note_past(const mpt_training *r) {
-    char lacks[MPT_PAST_RUN_LACKS];
     const char *path = r->options->words[0];
-    mpt_past_run_lacks(mpt_recipe_source(r->recipe), r->options, lacks);
-    if (*lacks)
-        mpt_progress_note(
-            r->progress,
-            "mptrun: note: %s was run with options, which stand in it as comments "
-            "and do nothing; the same again is mptrun %s%s",
-            path, path, lacks);
+    char *again = mpt_past_run_again(mpt_recipe_source(r->recipe), path, r->options);
+    int64_t changed = mpt_past_run_changed(mpt_recipe_source(r->recipe));
+    if (again)
+        mpt_progress_note(r->progress,
+                          "mptrun: note: %s was run with options, which stand in it as "
+                          "comments and do nothing; %s is %s",
+                          path, changed ? "what it ended with" : "the same again", again);
+    if (changed)
+        mpt_progress_note(r->progress,
+                          "mptrun: note: that run went on with another recipe or device after "
+                          "step %lld, so that no one command makes it again",
+                          (long long)changed);
+    free(again);
 }
 
 static mpt_status prepare(mpt_training *r) {

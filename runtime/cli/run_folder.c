@@ -73,6 +73,12 @@ static void take_option(mpt_past_run *past, char *line) {
     }
 }
 
+/* The step of such a line; 0 where it has none. */
+static int64_t step_of(const char *line) {
+    long long step = strtoll(line + strlen(MPT_FOLDER_CHANGED), NULL, 10);
+    return step > 0 && step < INT64_MAX ? step : 0;
+}
+
 static void take_options(mpt_past_run *past) {
     static const char lead[] = "--   --", from[] = "--   from ";
     const char *first = find_options(past->text);
@@ -82,6 +88,8 @@ static void take_options(mpt_past_run *past) {
             *end = 0;
         if (strncmp(line, lead, strlen(lead)) == 0)
             take_option(past, line + strlen(lead));
+        else if (strncmp(line, MPT_FOLDER_CHANGED, strlen(MPT_FOLDER_CHANGED)) == 0)
+            past->changed = step_of(line);
         else if (strncmp(line, from, strlen(from)) == 0)
             mpt_origin_add(&past->origin, line + strlen(from));
         line = end ? end + 1 : NULL;
@@ -103,35 +111,66 @@ static bool is_said(const mpt_options *o, const char *line, size_t n) {
            (strncmp(line, "model ", 6) == 0 && o->model >= 0) ||
            (strncmp(line, "weights ", 8) == 0 && o->weights) ||
            (strncmp(line, "inject ", 7) == 0 && o->n_inject > 0) ||
-           strncmp(line, "device ", 7) == 0;
+           (strncmp(line, "device ", 7) == 0 && o->device != MPT_DEVICE_AUTO);
 }
 
-/* One option, its value in quotes where a shell would read it apart; 0 where it has no room. */
-static size_t put_option(char *out, size_t room, const char *line, size_t n) {
+/* A word as a shell reads it: in quotes where it would be read apart. */
+static size_t put_word(char *out, const char *word, size_t n) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "_./=:@,+-";
-    size_t word = strcspn(line, " \n");
-    if (word >= n || n + 8 > room)
-        return 0;
-    const char *value = line + word + 1,
-               *quote = strspn(value, plain) < n - word - 1 ? "'" : "";
-    return (size_t)snprintf(out, room, " --%.*s %s%.*s%s", (int)word, line, quote,
-                            (int)(n - word - 1), value, quote);
+    size_t used = 0;
+    if (n > 0 && strspn(word, plain) >= n) {
+        memcpy(out, word, n);
+        return n;
+    }
+    out[used++] = '\'';
+    for (size_t i = 0; i < n; i++) {
+        if (word[i] == '\'') /* ends the quotes, stands alone, and begins them again */
+            used += (size_t)sprintf(out + used, "'\\'");
+        out[used++] = word[i];
+    }
+    out[used++] = '\'';
+    return used;
 }
 
-void mpt_past_run_lacks(const char *source, const mpt_options *options,
-                        char out[MPT_PAST_RUN_LACKS]) {
-    static const char lead[] = "--   --";
-    size_t used = 0;
-    out[0] = 0;
+/* One option of a line, "set PATH=VALUE". */
+static size_t put_option(char *out, const char *line, size_t n) {
+    size_t word = strcspn(line, " \n");
+    if (word >= n)
+        return 0;
+    size_t used = (size_t)sprintf(out, " --%.*s ", (int)word, line);
+    return used + put_word(out + used, line + word + 1, n - word - 1);
+}
+
+char *mpt_past_run_again(const char *source, const char *path, const mpt_options *options) {
+    static const char lead[] = "--   --", begin[] = "mptrun ";
+    size_t skip = sizeof lead - 1, bare = strlen(begin);
     const char *line = source ? find_options(source) : NULL;
-    while (line && *line) {
-        size_t n = strcspn(line, "\n"), skip = sizeof lead - 1;
+    if (!line) /* else at most four bytes a byte, where all of them are quotes */
+        return NULL;
+    char *out = malloc(4 * (strlen(path) + strlen(line)) + sizeof begin + 8);
+    if (!out)
+        return NULL;
+    memcpy(out, begin, bare);
+    size_t first = bare + put_word(out + bare, path, strlen(path)), used = first;
+    while (*line) {
+        size_t n = strcspn(line, "\n");
         if (n > skip && strncmp(line, lead, skip) == 0 &&
             !is_said(options, line + skip, n - skip))
-            used += put_option(out + used, MPT_PAST_RUN_LACKS - used, line + skip, n - skip);
+            used += put_option(out + used, line + skip, n - skip);
         line += n + (line[n] == '\n');
     }
+    out[used] = 0;
+    if (used > first)
+        return out;
+    free(out);
+    return NULL;
+}
+
+int64_t mpt_past_run_changed(const char *source) {
+    const char *options = source ? find_options(source) : NULL;
+    const char *line = options ? strstr(options, MPT_FOLDER_CHANGED) : NULL;
+    return line ? step_of(line) : 0;
 }
 
 static bool has_weights(const char *checkpoint) {

@@ -23,6 +23,7 @@ typedef struct mpt_past_run {
     mpt_origin origin; /* from where its files were found */
     int model;         /* mpt_model_choice, or -1: not said */
     int device;        /* mpt_device */
+    int64_t changed;   /* the step after which recipe or device became others; 0: none */
 } mpt_past_run;
 
 /* Reads a run folder. MPT_EXIT_WRONG or MPT_EXIT_MACHINE, with the reason on stderr. */
@@ -31,11 +32,15 @@ mpt_exit mpt_past_run_read(mpt_past_run *past, const char *folder);
 /* The device that a word of a run folder or a checkpoint means. */
 mpt_device mpt_past_run_device(const char *word);
 
-/* What stands behind the text of a recipe.lua of a run folder and is not on this command line:
- * " --set train.steps=20 --data x.txt". Comments do nothing, so that without it the recipe
- * trains something else. "" where all is there, or the recipe is of no run folder. */
-enum { MPT_PAST_RUN_LACKS = 2048 };
-void mpt_past_run_lacks(const char *source, const mpt_options *options,
-                        char out[MPT_PAST_RUN_LACKS]);
+/* The command that runs a recipe.lua of a run folder again, for a shell, where this command
+ * line lacks what that run was told: "mptrun run/recipe.lua --set train.steps=20 --device ref".
+ * The comments that have it do nothing, so that without it the recipe trains something else.
+ * NULL where all is there, the recipe is of no run folder, or memory ran out; freed by the
+ * caller. */
+char *mpt_past_run_again(const char *source, const char *path, const mpt_options *options);
+
+/* The step after which the run that such a text is of went on otherwise, so that no one command
+ * makes it again; 0 where it did not. */
+int64_t mpt_past_run_changed(const char *source);
 
 #endif

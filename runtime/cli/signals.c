@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 /* SIGTERM, which also wakes the thread, and of the other two those that the caller has not had
@@ -43,19 +44,36 @@ static void die_of(int signal_number) {
     raise(signal_number);
 }
 
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* What comes right behind the first signal is the same wish: `timeout` sends its signal to the
+ * process and then to the group that it is in. */
+static bool is_echo(double first) {
+    static const double apart = 0.5; /* seconds, less than two wishes of a person */
+    return now() - first < apart;
+}
+
 static void *watch(void *ud) {
     mpt_signals *signals = ud;
     sigset_t set = watched_signals();
+    double first = 0;
     for (;;) {
         int got = 0;
         if (sigwait(&set, &got) != 0)
             continue;
         if (atomic_load(&signals->end))
             return NULL;
+        if (atomic_load(&signals->asked) && is_echo(first))
+            continue;
         if (atomic_load(&signals->asked))
             _exit(128 + got);
         if (!atomic_load(&signals->training))
             die_of(got);
+        first = now();
         atomic_store(&signals->asked, got);
         say_stopping(signals->unit);
     }

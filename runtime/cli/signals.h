@@ -3,7 +3,8 @@
  * A thread waits for these signals, so that no handler and no global flag are needed. Until
  * training starts, and again once it has ended, a signal ends the process as if nothing had
  * been arranged. During training the first one is noted for the loop over steps, and said on
- * stderr; the second one ends the process at once, wherever it is. */
+ * stderr; a second one ends the process at once, wherever it is, unless it comes within half a
+ * second of the first: then both are one wish. */
 #ifndef MPT_CLI_SIGNALS_H
 #define MPT_CLI_SIGNALS_H
 

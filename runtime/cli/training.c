@@ -28,7 +28,8 @@ static void write_options(const mpt_training *r, FILE *file) {
     const mpt_options *o = r->options;
     bool chosen = o->model >= 0 || r->info.proxy || *r->info.why;
     bool of_files = o->data || o->weights || r->info.data_run;
-    if (o->n_sets > 0 || of_files || o->n_inject > 0 || chosen || o->device != MPT_DEVICE_AUTO)
+    if (o->n_sets > 0 || of_files || o->n_inject > 0 || chosen || r->changed > 0 ||
+        o->device != MPT_DEVICE_AUTO)
         fputs(MPT_FOLDER_AS_RUN, file);
     for (int i = 0; i < o->n_sets; i++)
         fprintf(file, "--   --set %s=%s\n", o->sets[i].path, o->sets[i].value);
@@ -42,6 +43,8 @@ static void write_options(const mpt_training *r, FILE *file) {
         fprintf(file, "--   --weights %s\n", o->weights);
     for (int i = 0; i < o->n_inject; i++)
         fprintf(file, "--   --inject %s\n", o->inject[i]);
+    if (r->changed > 0)
+        fprintf(file, MPT_FOLDER_CHANGED "%lld\n", (long long)r->changed);
     for (int i = 0; of_files && i < r->origin.n; i++)
         fprintf(file, "--   from %s\n", r->origin.path[i]);
 }

@@ -22,6 +22,7 @@ typedef struct mpt_training {
     const char
         *recipe_path; /* of which the origin is made, where it has none yet; may be NULL */
     mpt_origin origin;
+    int64_t changed; /* the step after which the recipe or the device became others; 0: none */
     bool one_step;
     bool part; /* one of several runs: nothing goes to stdout, and signals stay watched */
 

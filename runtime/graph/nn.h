@@ -66,7 +66,8 @@ typedef struct mpt_nn_args {
  * it. */
 mpt_status mpt_nn_vocab(mpt_nn *nn, int64_t *out);
 #define MPT_NN_STATE_VOCAB                                                                     \
-    "write data = tokens { path = ..., vocab = n }, or give the model's size a vocabulary"
+    "write data = tokens { path = ..., vocab = n }, or --set data.vocab=n beside --data; or "  \
+    "give the model's size a vocabulary"
 
 /* A mixture of experts: the router NAME.gate, the choice, the routed experts as the linear
  * layers NAME.experts.up_proj, NAME.experts.down_proj (and NAME.experts.gate_proj where they

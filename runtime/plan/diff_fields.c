@@ -124,19 +124,10 @@ static void phases_text(const mpt_program *program, mpt_words *out) {
 }
 
 mpt_status mpt_diff_fields(mpt_diff *diff) {
-    mpt_str text[2];
     mpt_words phases[2] = {{.len = 0}, {.len = 0}};
-    for (int s = 0; s < 2; s++) {
-        mpt_str_init(&text[s], diff->ctx);
-        mpt_recipe_canonical(diff->side[s]->recipe, &text[s]);
+    for (int s = 0; s < 2; s++)
         phases_text(diff->side[s], &phases[s]);
-    }
-    mpt_status status = text[0].failed || text[1].failed
-                            ? MPT_OUT_OF_MEMORY
-                            : compare_texts(diff, text[0].data, text[1].data);
-    mpt_str_deinit(&text[0]);
-    mpt_str_deinit(&text[1]);
-    MPT_TRY(status);
+    MPT_TRY(compare_texts(diff, diff->side[0]->fields, diff->side[1]->fields));
     MPT_TRY(mpt_diff_add(diff, &diff->precision, "phases", phases[0].data, phases[1].data));
     return compare_eval(diff);
 }

@@ -269,12 +269,9 @@ static bool is_of_training(const mpt_program *program, const mpt_field_line *lin
 
 /* {"train.lr.peak": "0.001", ...} */
 static json_t *training_fields(const mpt_program *program, mpt_arena *arena) {
-    mpt_str text;
     mpt_field_line line;
     json_t *object = json_object();
-    mpt_str_init(&text, program->ctx);
-    mpt_recipe_canonical(program->recipe, &text);
-    const char *rest = text.data;
+    const char *rest = program->fields;
     while (object && mpt_field_next(&rest, &line)) {
         if (!is_of_training(program, &line))
             continue;
@@ -286,11 +283,6 @@ static json_t *training_fields(const mpt_program *program, mpt_arena *arena) {
             object = NULL;
         }
     }
-    if (text.failed) {
-        json_decref(object);
-        object = NULL;
-    }
-    mpt_str_deinit(&text);
     return object;
 }
 

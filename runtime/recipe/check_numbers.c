@@ -93,13 +93,12 @@ static void check_moments(mpt_checker *c, const mpt_train *train, bool any_adam)
                          m ? "adam_m" : "adam_v");
 }
 
-/* A sum of equal terms stops where one is half an ulp of it. Where the number of micro-batches
- * depends on the machine nothing is said. */
-static void check_gradient(mpt_checker *c, const mpt_train *train, bool known) {
+/* A sum of equal terms stops where one is half an ulp of it. */
+static void check_gradient(mpt_checker *c, const mpt_train *train) {
     mpt_dtype gradient = c->recipe->state.gradient;
     double most = 0.5 / lost_share(gradient);
     double n = (double)train->batch / (double)train->micro_batch;
-    if (gradient != MPT_DTYPE_FP32 && known && n > most)
+    if (gradient != MPT_DTYPE_FP32 && n > most)
         mpt_checker_warn(c, MPT_WARNING_LOW_PRECISION_ACCUMULATE, c->recipe->where,
                          "precision.state.gradient is %s: it sums up %.0f micro-batches, and a "
                          "sum of equal gradients stops at %.0f",
@@ -206,7 +205,7 @@ void mpt_check_numbers(mpt_checker *c) {
     check_accumulate(c);
     for (int g = 0; g < MPT_GEMM_COUNT; g++)
         check_promote(c, g);
-    check_gradient(c, &full, recipe->proxy.present || recipe->train.micro_batch > 0);
+    check_gradient(c, &full);
     check_master(c, &full);
     check_moments(c, &full, has_adam(&full) || has_adam(&proxy));
 }

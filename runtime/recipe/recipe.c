@@ -185,7 +185,7 @@ mpt_train mpt_recipe_train(const mpt_recipe *recipe, bool proxy) {
         }
     }
     if (train.micro_batch == 0)
-        train.micro_batch = proxy ? train.batch : 1;
+        train.micro_batch = proxy || recipe->small ? train.batch : 1;
     if (train.epochs > 0 && train.steps == 0 && train.tokens <= 0)
         train.steps = recipe->epoch_steps[proxy];
     train.steps = mpt_train_steps(&train);

@@ -166,7 +166,7 @@ typedef struct mpt_train {
     double tokens;       /* 0: given otherwise */
     int64_t epochs;      /* 0: given otherwise; else steps are known once the data is */
     int64_t batch;       /* sequences an optimizer step */
-    int64_t micro_batch; /* 0: the default, 1 for the full model, batch for the proxy */
+    int64_t micro_batch; /* 0: the default, which mpt_recipe_train tells */
     int64_t sequence;
     mpt_optimizer optimizer;
     mpt_decay decay;
@@ -362,6 +362,8 @@ struct mpt_recipe {
     mpt_written_lr written[2]; /* of `train` and of `train_proxy`; for set.c */
     int64_t epoch_steps[2]; /* steps of the full model's run and of the proxy's where they are
                                given in epochs, once the data is known; 0 before */
+    bool small; /* since it was last compiled: it names no proxy, and its model is so small that
+                   the whole batch is the default of train.micro_batch */
     mpt_data_spec data;
     int n_allow, cap_allow;
     const char **allow; /* names of warnings to keep quiet */
@@ -397,7 +399,8 @@ mpt_status mpt_recipe_set_at(mpt_recipe *recipe, const char *path, const char *v
 
 /* The training settings that count for the full model or for the proxy: overrides merged, steps
  * and micro_batch filled in (tokens > 0 still tells that the run was given in tokens). Steps of
- * a run in epochs are 0 until mpt_recipe_settle_epochs. */
+ * a run in epochs are 0 until mpt_recipe_settle_epochs; the default of micro_batch is that of a
+ * large model until the recipe is compiled. */
 mpt_train mpt_recipe_train(const mpt_recipe *recipe, bool proxy);
 
 /* Lengths in optimizer steps: of the run (tokens are rounded up), of a span of it, and the

@@ -251,7 +251,8 @@ static const mpt_field train_fields[] = {
     {"batch", MPT_FIELD_INT, MEMBER(mpt_train, batch), 1, 1 << 24, .by_default = "required",
      .doc = "Sequences an optimizer step.", .source = ""},
     {"micro_batch", MPT_FIELD_INT, MEMBER(mpt_train, micro_batch), 1, 1 << 24,
-     .by_default = "1; batch for the proxy",
+     .by_default =
+         "batch for the proxy, and for a model below 100 M parameters without one; else 1",
      .doc = "Sequences computed at once; batch is a multiple of it.", .source = ""},
     {"sequence", MPT_FIELD_INT, MEMBER(mpt_train, sequence), 1, 1 << 24,
      .by_default = "required", .doc = "Tokens a sequence.", .source = ""},

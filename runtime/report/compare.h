@@ -48,6 +48,9 @@ typedef struct mpt_compared_run {
     mpt_compared_field *fields;
     const char *name, *own_name; /* as it is told; as its plan has it */
     const char *model, *recipe_hash, *schedule_hash;
+    const char *device; /* "cpu", or where it went on on another "ref until step 10, then cpu";
+                           "": the plan is of an older build */
+    bool moved;         /* it did */
     int64_t parameters, planned; /* steps */
     uint64_t bytes;
     mpt_curve steps, evals;
@@ -121,8 +124,9 @@ mpt_status mpt_compare_check(const mpt_comparison *c);
 /* A run that stands for a recipe: the first one begun, else the first. Of any recipe: -1. */
 const mpt_compared_run *mpt_compare_first(const mpt_comparison *c, int recipe);
 
-/* The next field of training in which two runs differ, from field *at of `a` and then of `b`
- * on; false past the last. Values are NULL where one has none. Seeds are left out. */
+/* The next thing in which the training of two runs differs: the device, then fields of `a` and
+ * then of `b`, from *at on; false past the last. Values are NULL where one has none. Seeds are
+ * left out. */
 typedef struct mpt_field_pair {
     const char *name, *a, *b;
 } mpt_field_pair;
@@ -139,6 +143,16 @@ const char *mpt_compare_below(const char *folder, const char *path);
 
 /* Adds what ran to a list; rows past its end are summed up in the last. */
 void mpt_gemms_ran_add(mpt_gemm_list *list, const mpt_gemms_ran *row);
+
+/* The device of all runs, or NULL where they differ or none of them says one. */
+const char *mpt_compare_device(const mpt_comparison *c);
+
+/* Whether some run says another device than another one does. */
+bool mpt_compare_devices_differ(const mpt_comparison *c);
+
+/* Whether the recipe has a run that the base has one of the same seed to, and all such pairs
+ * have the same losses to the bit. */
+bool mpt_compare_same_losses(const mpt_comparison *c, int recipe);
 
 /* compare_sums.c: fills the recipes from the runs. */
 mpt_status mpt_compare_sum(mpt_comparison *c);

@@ -64,7 +64,7 @@ static json_t *row_json(const mpt_comparison *c, const mpt_compared *r) {
     const mpt_comparison_row *row = &r->row;
     return json_pack(
         "{s:o, s:s, s:o, s:o, s:s, s:i, s:i, s:i, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:o, s:o}",
+        "s:o, s:o, s:o, s:o}",
         "recipe", mpt_json_text(row->recipe), "recipe_hash", row->recipe_hash, "schedule_hash",
         mpt_json_text(row->schedule_hash), "verdict", mpt_json_text(c->verdict), "outcome",
         outcome_name(row->outcome), "planned", row->n_planned, "runs", row->n_runs, "whole",
@@ -74,7 +74,8 @@ static json_t *row_json(const mpt_comparison *c, const mpt_compared *r) {
         count(row->quantized_gemms), "gemms", count(row->gemms), "gemms_by_format",
         gemms(&r->gemms), "tokens_per_s", real(row->tokens_per_s), "bytes", count(row->bytes),
         "notes", notes(c, r), "training", over_time(&r->loss, &r->difference), "validation",
-        over_time(&r->eval_loss, &r->eval_difference));
+        over_time(&r->eval_loss, &r->eval_difference), "device",
+        *row->device ? mpt_json_text(row->device) : json_null());
 }
 
 mpt_status mpt_compare_json(const mpt_comparison *c, mpt_str *out) {

@@ -58,8 +58,13 @@ static mpt_status note_schedule(mpt_comparison *c, int i) {
     const char *base = c->recipes[0].row.recipe;
     if (!r->same_schedule || r->differs)
         return MPT_OK; /* the fields that differ are told, below */
+    if (r->same_recipe && mpt_compare_same_losses(c, i))
+        return add(c, i, "%s: has recipe hash, schedule and every loss of %s", r->row.recipe,
+                   base);
     if (r->same_recipe)
-        return add(c, i, "%s: has recipe hash and schedule of %s, so that it computes the same",
+        return add(c, i,
+                   "%s: has recipe hash and schedule of %s, and not the same losses: other "
+                   "seeds, steps, first weights or injected faults, another machine or mpt",
                    r->row.recipe, base);
     return add(c, i,
                "%s: compiles to the same schedule as %s, though their recipes are not the same",

@@ -152,10 +152,15 @@ static const char *outcome_words(mpt_compare_outcome outcome) {
 }
 
 static void put_result(const mpt_comparison *c, mpt_page *page) {
-    static const mpt_page_column columns[] = {
+    bool sweep = c->options.sweep, devices = mpt_compare_devices_differ(c);
+    mpt_page_column columns[9] = {
         {"recipe", false},  {"final loss", true}, {"difference", true}, {"noise", true},
-        {"outcome", false}, {"tokens/s", true},   {"memory, MB", true}, {"share", true}};
-    int n_columns = (int)MPT_COUNT(columns) - !c->options.sweep;
+        {"outcome", false}, {"tokens/s", true},   {"memory, MB", true}};
+    int n_columns = 7;
+    if (sweep)
+        columns[n_columns++] = (mpt_page_column){"share", true};
+    if (devices)
+        columns[n_columns++] = (mpt_page_column){"device", false};
     mpt_page_begin_table(page, NULL, columns, n_columns);
     for (int i = 0; i < c->n; i++) {
         const mpt_comparison_row *row = &c->recipes[c->order[i]].row;
@@ -166,10 +171,15 @@ static void put_result(const mpt_comparison *c, mpt_page *page) {
         mpt_page_cell(page, "%s", outcome_words(row->outcome));
         cell(page, row->tokens_per_s, 0, "");
         cell(page, row->n_runs > 0 ? (double)row->bytes * 1e-6 : (double)NAN, 1, "");
-        if (c->options.sweep)
+        if (sweep)
             cell(page, 100 * row->share, 0, " %");
+        if (devices)
+            mpt_page_cell(page, "%s", *row->device ? row->device : "-");
     }
     mpt_page_end_table(page);
+    if (mpt_compare_device(c))
+        mpt_page_note(page, MPT_PAGE_PLAIN, "All of it was computed on %s.",
+                      mpt_compare_device(c));
 }
 
 static void put_ran(const mpt_comparison *c, mpt_page *page) {

@@ -22,12 +22,41 @@ static bool is_data(const char *name) {
     return strncmp(name, "data", strlen("data")) == 0;
 }
 
+/* Of a run that is not begun, or that an older build has planned, nothing is known. */
+static bool devices_differ(const mpt_compared_run *a, const mpt_compared_run *b) {
+    return *a->device && *b->device && strcmp(a->device, b->device) != 0;
+}
+
+const char *mpt_compare_device(const mpt_comparison *c) {
+    const mpt_compared_run *first = NULL;
+    for (int i = 0; i < c->n_runs; i++) {
+        const mpt_compared_run *run = &c->runs[i];
+        first = first || !*run->device ? first : run;
+        if (first && devices_differ(first, run))
+            return NULL;
+    }
+    return first ? first->device : NULL;
+}
+
+bool mpt_compare_devices_differ(const mpt_comparison *c) {
+    for (int i = 0; i < c->n_runs; i++)
+        if (*c->runs[i].device)
+            return !mpt_compare_device(c);
+    return false;
+}
+
 bool mpt_compare_differs(const mpt_compared_run *a, const mpt_compared_run *b, int *at,
                          mpt_field_pair *out) {
+    if (*at == 0) {
+        *at = 1;
+        *out = (mpt_field_pair){"the device", a->device, b->device};
+        if (devices_differ(a, b))
+            return true;
+    }
     if (a->n_fields == 0 || b->n_fields == 0)
         return false; /* of the one nothing is known */
-    while (*at < a->n_fields + b->n_fields) {
-        int i = (*at)++;
+    while (*at <= a->n_fields + b->n_fields) {
+        int i = (*at)++ - 1;
         bool own = i < a->n_fields;
         const char *name = own ? a->fields[i].name : b->fields[i - a->n_fields].name;
         const char *one = value_of(a, name), *other = value_of(b, name);
@@ -125,11 +154,27 @@ static mpt_status check_pair(mpt_ctx *ctx, const mpt_compared_run *a,
     return MPT_OK;
 }
 
+/* Seeds of one recipe are one row. */
+static mpt_status check_seeds(mpt_ctx *ctx, const mpt_compared_run *a,
+                              const mpt_compared_run *b) {
+    if (!devices_differ(a, b))
+        return MPT_OK;
+    mpt_status status = MPT_FAIL(ctx, MPT_DATA, MPT_NOWHERE,
+                                 "%s and %s: these seeds of one recipe were trained on "
+                                 "different devices, %s and %s, so that no mean and no speed "
+                                 "is of both",
+                                 a->folder, b->folder, a->device, b->device);
+    mpt_hint(ctx, "name the folders of the runs: mptrun compare tells their devices apart");
+    return status;
+}
+
 mpt_status mpt_compare_check(const mpt_comparison *c) {
     const mpt_compared_run *first = mpt_compare_first(c, -1);
     for (int i = 0; i < c->n_runs; i++)
         if (c->runs[i].begun && &c->runs[i] != first)
             MPT_TRY(check_pair(c->ctx, first, &c->runs[i]));
+    for (int i = 0; i < c->n_runs; i++)
+        MPT_TRY(check_seeds(c->ctx, mpt_compare_first(c, c->runs[i].recipe), &c->runs[i]));
     return MPT_OK;
 }
 

@@ -91,6 +91,19 @@ static mpt_status take_gemms(const reader *r, const json_t *line) {
     return MPT_OK;
 }
 
+/* A run that was gone on with elsewhere: its plan is that of the last device. */
+static mpt_status take_device(const reader *r, const json_t *line, int64_t step) {
+    mpt_compared_run *run = r->run;
+    const char *from = json_string_value(json_object_get(line, "from")),
+               *to = json_string_value(json_object_get(line, "to"));
+    if (!from || !to || step < 0)
+        return fail_line(r, "device: from, to or step is missing");
+    run->device = mpt_arena_printf(r->arena, "%s until step %lld, then %s",
+                                   run->moved ? run->device : from, (long long)step, to);
+    run->moved = true;
+    return run->device ? MPT_OK : MPT_OUT_OF_MEMORY;
+}
+
 static mpt_status take_metrics(reader *r, const json_t *line) {
     mpt_compared_run *run = r->run;
     const char *event = json_string_value(json_object_get(line, "event"));
@@ -99,6 +112,8 @@ static mpt_status take_metrics(reader *r, const json_t *line) {
         return fail_line(r, "event: missing, so this is no line of metrics");
     if (strcmp(event, "gemms") == 0)
         return take_gemms(r, line);
+    if (strcmp(event, "device") == 0)
+        return take_device(r, line, step);
     run->ended = strcmp(event, "done") == 0;
     if (run->ended) {
         run->ended_at = step;
@@ -227,6 +242,8 @@ static mpt_status take_plan(const reader *r, const json_t *plan) {
     run->name = run->name ? run->name : run->own_name;
     MPT_TRY(copy_text(r, plan, "model", &run->model));
     MPT_TRY(copy_text(r, plan, "recipe_hash", &run->recipe_hash));
+    if (json_is_string(json_object_get(plan, "backend")))
+        MPT_TRY(copy_text(r, plan, "backend", &run->device));
     take_seed(r, plan);
     MPT_TRY(take_fields(r, plan));
     return take_phases(r, plan);
@@ -255,6 +272,7 @@ mpt_status mpt_compare_read(mpt_ctx *ctx, mpt_arena *arena, const mpt_compare_ru
     reader r = {.ctx = ctx, .arena = arena, .run = out};
     *out = (mpt_compared_run){.recipe = from->recipe, .seed = from->seed};
     out->eval_loss = out->unigram = (double)NAN;
+    out->device = "";
     out->model = out->recipe_hash = out->schedule_hash = out->source = out->windows = "";
     out->begun = !from->not_begun;
     out->folder = mpt_arena_strdup(arena, from->folder);

@@ -251,6 +251,30 @@ static void sum_recipe(mpt_comparison *c, int recipe) {
     r->row.noise = recipe > 0 ? spread_of(&apart) : spread_of(&loss) / mean_of(&loss);
 }
 
+static bool same_number(double a, double b) {
+    return a == b || (isnan(a) && isnan(b));
+}
+
+static bool same_curve(const mpt_curve *a, const mpt_curve *b) {
+    bool same = a->n == b->n;
+    for (int i = 0; same && i < a->n; i++)
+        same = a->at[i].step == b->at[i].step && same_number(a->at[i].loss, b->at[i].loss);
+    return same;
+}
+
+bool mpt_compare_same_losses(const mpt_comparison *c, int recipe) {
+    int n = 0;
+    for (int i = 0; i < c->n_runs; i++) {
+        const mpt_compared_run *run = &c->runs[i], *base = base_of(c, run);
+        if (run->recipe != recipe || !base || !run->begun || !base->begun)
+            continue;
+        if (!same_curve(&run->steps, &base->steps) || !same_curve(&run->evals, &base->evals))
+            return false;
+        n++;
+    }
+    return n > 0;
+}
+
 /* ---- all of it ---- */
 
 mpt_status mpt_compare_sum(mpt_comparison *c) {
@@ -270,6 +294,7 @@ mpt_status mpt_compare_sum(mpt_comparison *c) {
                                                  .recipe_hash = run->recipe_hash,
                                                  .schedule_hash = run->schedule_hash,
                                                  .bytes = run->bytes,
+                                                 .device = run->device,
                                                  .share = (double)NAN};
         sum_recipe(c, r);
         MPT_TRY(find_speed(c, r));

@@ -1,5 +1,6 @@
 /* A comparison as a table on a terminal, at most 100 columns wide where names are not long. */
 #include <math.h>
+#include <stdio.h>
 
 #include "plan/text.h"
 #include "report/compare.h"
@@ -36,11 +37,13 @@ static void cell_difference(mpt_table *table, const mpt_comparison_row *row) {
 
 static void print_rows(const mpt_comparison *c, mpt_str *out) {
     mpt_table table;
-    bool sweep = c->options.sweep;
-    mpt_table_init(&table, out->ctx,
-                   sweep
-                       ? "in BF16|>loss|>difference|>noise|>share|>quantized GEMMs|>tokens/s"
-                       : "recipe|>loss|>difference|>noise|>quantized GEMMs|>tokens/s|>memory");
+    bool sweep = c->options.sweep, devices = mpt_compare_devices_differ(c);
+    char columns[160];
+    snprintf(columns, sizeof columns,
+             "%s|>loss|>difference|>noise|%s>quantized GEMMs|>tokens/s%s%s",
+             sweep ? "in BF16" : "recipe", sweep ? ">share|" : "", sweep ? "" : "|>memory",
+             devices ? "|device" : "");
+    mpt_table_init(&table, out->ctx, columns);
     for (int i = 0; i < c->n; i++) {
         const mpt_comparison_row *row = &c->recipes[c->order[i]].row;
         mpt_table_cell(&table, "%s", row->recipe);
@@ -55,6 +58,8 @@ static void print_rows(const mpt_comparison *c, mpt_str *out) {
             mpt_table_cell(&table, "%.1f MB", (double)row->bytes * 1e-6);
         else if (!sweep)
             mpt_table_cell(&table, "-");
+        if (devices)
+            mpt_table_cell(&table, "%s", *row->device ? row->device : "-");
     }
     mpt_text_table(out, &table);
 }
@@ -79,13 +84,15 @@ static void print_ran(const mpt_comparison *c, mpt_str *out) {
 
 /* What the column of losses is, or why it has none. */
 static void print_heading(const mpt_comparison *c, mpt_str *out) {
+    const char *device = mpt_compare_device(c);
     bool any = false;
     for (int i = 0; i < c->n; i++)
         any = any || !isnan(c->recipes[i].row.final_loss);
     if (any)
-        mpt_str_printf(out, "%s loss after %lld steps, mean over %d seed%s\n",
+        mpt_str_printf(out, "%s loss after %lld steps, mean over %d seed%s%s%s\n",
                        c->validates ? "validation" : "training", (long long)c->planned,
-                       c->n_seeds, c->n_seeds == 1 ? "" : "s");
+                       c->n_seeds, c->n_seeds == 1 ? "" : "s", device ? ", on " : "",
+                       device ? device : "");
     else
         mpt_str_printf(out,
                        "no run ended after its %lld steps with a loss: there is none to "

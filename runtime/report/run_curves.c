@@ -197,8 +197,8 @@ static int alike(const mpt_run_data *data, int i) {
 }
 
 static void put_event(mpt_page *page, const mpt_run_event *e, int n) {
-    static const char *const names[] = {"phase",      "skip",  "spike",   "rollback",
-                                        "checkpoint", "range", "injected"};
+    static const char *const names[MPT_RUN_EVENT_KINDS] = {
+        "phase", "skip", "spike", "rollback", "checkpoint", "range", "injected", "device"};
     if (n == 1)
         mpt_page_cell(page, "%lld", (long long)e->step);
     else

@@ -23,6 +23,7 @@ typedef enum mpt_run_event_kind {
     MPT_RUN_CHECKPOINT,
     MPT_RUN_RANGE,
     MPT_RUN_INJECT,
+    MPT_RUN_DEVICE,
     MPT_RUN_EVENT_KINDS
 } mpt_run_event_kind;
 

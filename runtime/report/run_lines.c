@@ -70,6 +70,10 @@ static const char *event_text(mpt_run_data *data, mpt_run_event_kind kind, const
     case MPT_RUN_RANGE:
         return mpt_arena_printf(&data->arena, "%s reaches %.4g", tensor ? tensor : "a tensor",
                                 mpt_json_double(o, "amax"));
+    case MPT_RUN_DEVICE:
+        return mpt_arena_printf(&data->arena, "from %s to %s, whose sums round otherwise",
+                                mpt_json_string(o, "from") ? mpt_json_string(o, "from") : "?",
+                                mpt_json_string(o, "to") ? mpt_json_string(o, "to") : "?");
     case MPT_RUN_INJECT:
         return mpt_run_text(data, mpt_json_string(o, "fault"));
     default:
@@ -122,7 +126,7 @@ mpt_status mpt_run_take_metrics(mpt_run_data *data, const json_t *object) {
     } kinds[] = {{"phase", MPT_RUN_PHASE},           {"skip", MPT_RUN_SKIP},
                  {"spike", MPT_RUN_SPIKE},           {"rollback", MPT_RUN_ROLLBACK},
                  {"checkpoint", MPT_RUN_CHECKPOINT}, {"range", MPT_RUN_RANGE},
-                 {"inject", MPT_RUN_INJECT}};
+                 {"inject", MPT_RUN_INJECT},         {"device", MPT_RUN_DEVICE}};
     const char *event = mpt_json_string(object, "event");
     if (!event)
         return MPT_OK;

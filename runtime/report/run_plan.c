@@ -166,7 +166,9 @@ void mpt_run_put_plan(mpt_page *page, const mpt_run_data *data) {
     mpt_page_begin_facts(page);
     mpt_page_fact(page, "recipe", "%s", text_of(plan, "recipe"));
     mpt_page_fact(page, "recipe hash", "%s", text_of(plan, "recipe_hash"));
-    mpt_page_fact(page, "backend", "%s", text_of(plan, "backend"));
+    mpt_page_fact(page, "backend", "%s%s", text_of(plan, "backend"),
+                  data->of_kind[MPT_RUN_DEVICE] ? " at the end, before it another: see events"
+                                                : "");
     mpt_page_fact(page, "parameters", "%.0f", mpt_json_double(plan, "parameters"));
     mpt_page_fact(page, "blocks", "%.0f", mpt_json_double(plan, "blocks"));
     mpt_page_fact(page, "steps", "%.0f", mpt_json_double(train, "steps"));

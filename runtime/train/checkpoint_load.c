@@ -4,6 +4,7 @@
 #include "train/checkpoint.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { CHUNK = 4096 };
@@ -22,6 +23,7 @@ typedef struct loader {
     const mpt_stored_tensor **stored_weights;
     const char *root;
     char *folder; /* of the path; goes to the trainer */
+    char came_from[16];
 } loader;
 
 static mpt_status refuse(const loader *l, const char *tensor, const char *how) {
@@ -203,6 +205,8 @@ static void copy(loader *l) {
     trainer->counted = -1;
     trainer->saved_at = trainer->attempted;
     trainer->told_at = -1;
+    if (l->mode != LOAD_LEARNT)
+        memcpy(trainer->came_from, l->came_from, sizeof trainer->came_from);
     if (l->mode == LOAD_CHANGED) /* the metrics say which schedule goes on */
         mpt_trainer_enter_anew(trainer);
 }
@@ -238,7 +242,10 @@ static mpt_status check_run(loader *l, const json_t *saved) {
         status = settle_changes(l, saved, now, &text);
     const char *was = mpt_manifest_text(saved, "device"),
                *is = mpt_manifest_text(now, "device");
-    if (status == MPT_OK && strcmp(was, is) != 0)
+    bool moved = strcmp(was, is) != 0;
+    if (status == MPT_OK && l->mode != LOAD_LEARNT) /* a way back is no other run */
+        snprintf(l->came_from, sizeof l->came_from, "%s", moved ? was : "");
+    if (status == MPT_OK && moved)
         mpt_log(l->ctx, MPT_LOG_WARNING,
                 "%s: was saved on the device %s and goes on on %s, whose sums round otherwise",
                 l->path, was, is);

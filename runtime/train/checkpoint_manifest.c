@@ -36,15 +36,6 @@ static json_t *text_of(const char *text) {
     return json;
 }
 
-static json_t *recipe_text(const mpt_recipe *recipe) {
-    mpt_str text;
-    mpt_str_init(&text, recipe->ctx);
-    mpt_recipe_canonical(recipe, &text);
-    json_t *json = text.failed ? NULL : text_of(text.data ? text.data : "");
-    mpt_str_deinit(&text);
-    return json;
-}
-
 static json_t *phases_json(const mpt_program *program) {
     json_t *list = json_array();
     bool failed = !list;
@@ -126,7 +117,7 @@ mpt_status mpt_manifest_make(const mpt_trainer *trainer, json_t **out) {
         "metrics_bytes", (json_int_t)trainer->metrics_bytes, "gave_up",
         trainer->diagnosis.reason != MPT_STOP_NONE, "device", program->phases[0]->backend->name,
         "phase", text_of(mpt_trainer_phase(trainer)), "recipe_hash", program->recipe_hash,
-        "recipe", recipe_text(program->recipe), "phases", phases_json(program), "data",
+        "recipe", text_of(program->fields), "phases", phases_json(program), "data",
         text_of(program->data ? mpt_data_describe(program->data) : ""), "data_xxh3", data_sum,
         "optimizer", sgd ? "sgd" : "adamw", "parameters", params_json(graph), "root", root);
     return *out ? MPT_OK : mpt_fail_memory(trainer->ctx, (size_t)graph->n_params);

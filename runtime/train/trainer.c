@@ -237,6 +237,7 @@ mpt_status mpt_trainer_finish(mpt_trainer *trainer) {
     mpt_metrics_line line;
     MPT_REQUIRE_OBJECT(trainer);
     mpt_stop_reason reason = end_reason(trainer);
+    MPT_TRY(mpt_trainer_tell_device(trainer));
     if (reason != MPT_STOP_NONE)
         MPT_TRY(mpt_trainer_diagnose_end(trainer, reason));
     MPT_TRY(mpt_trainer_write_gemms(trainer));

@@ -60,6 +60,7 @@ struct mpt_trainer {
     bool owns;                 /* the checkpoints there are this run's */
     bool swept;                /* what an ended run left half done there is gone */
     int64_t saved_at, told_at; /* steps of the last one saved or read, and of its event; -1 */
+    char came_from[16];        /* another device, whose state goes on: not told yet; or "" */
     bool told_empty;           /* that there is nothing to validate with */
     /* What the last counted step did to each operand of the phase it ran in. */
     bool has_gradients; /* mpt_trainer_forward left gradients of the loss in the state */
@@ -120,6 +121,9 @@ mpt_status mpt_trainer_announce_faults(const mpt_trainer *trainer);
 
 /* Goes on under another recipe: in the phase that is due by it, which is announced. */
 void mpt_trainer_enter_anew(mpt_trainer *trainer);
+
+/* Says in the metrics that the run has come from another device, once. */
+mpt_status mpt_trainer_tell_device(mpt_trainer *trainer);
 
 /* The environment of the step to come, in the current phase. */
 mpt_run_env mpt_trainer_env(const mpt_trainer *trainer);

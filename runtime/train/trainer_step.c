@@ -216,6 +216,18 @@ void mpt_trainer_enter_anew(mpt_trainer *trainer) {
             trainer->phase = p;
 }
 
+mpt_status mpt_trainer_tell_device(mpt_trainer *trainer) {
+    mpt_metrics_line line;
+    if (!*trainer->came_from)
+        return MPT_OK;
+    mpt_metrics_begin(&line, "device");
+    mpt_metrics_integer(&line, "step", trainer->attempted);
+    mpt_metrics_string(&line, "from", trainer->came_from);
+    mpt_metrics_string(&line, "to", trainer->program->phases[0]->backend->name);
+    trainer->came_from[0] = 0;
+    return mpt_metrics_end(&line, trainer->ctx, trainer->metrics, trainer->metrics_ud);
+}
+
 static mpt_status write_step(const mpt_trainer *trainer, const mpt_step_result *r) {
     mpt_metrics_line line;
     mpt_metrics_begin(&line, "step");
@@ -333,6 +345,7 @@ mpt_status mpt_trainer_expect_ranks(const mpt_trainer *trainer) {
 
 mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out) {
     MPT_TRY(mpt_trainer_expect_ranks(trainer));
+    MPT_TRY(mpt_trainer_tell_device(trainer));
     MPT_TRY(enter_phase(trainer));
     const mpt_graph *graph = mpt_trainer_graph(trainer);
     mpt_executor *executor = trainer->executors[trainer->phase];

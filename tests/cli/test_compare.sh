@@ -44,12 +44,13 @@ grep -q '>small_nvfp4 is within 50 % of plain' c/compare.html || wrong "no verdi
 
 # The same data in the same order from the same weights: an unchanged recipe differs by nothing.
 cp plain.lua twin.lua
-try compare plain.lua twin.lua --out twin --quiet --json
+try compare plain.lua twin.lua --device cpu --out twin --quiet --json
 want_status 0
 want_out '"recipe": "plain-2"'
 want_out '"relative_difference": 0\.0'
 want_out '"quantized_gemms": 0'
-want_out 'recipe hash and schedule of plain, so that it computes the same'
+want_out 'plain-2: has recipe hash, schedule and every loss of plain'
+want_out '"device": "cpu"'
 
 # Another learning rate has the same schedule, and computes something else.
 sed 's/name = "plain"/name = "faster", train = { lr = constant { peak = 2e-3 } }/' plain.lua >faster.lua
@@ -57,7 +58,7 @@ try compare plain.lua faster.lua --out faster --quiet
 want_status 0
 want_out '^faster ends .* from plain, not of precision: train.lr.peak differs$'
 want_out '^note: faster: compiles to the same schedule as plain; what differs is train.lr.peak \(0.001 in plain, 0.002 here\)$'
-! grep -q 'computes the same' out || wrong "another computation is told to be the same"
+! grep -q 'every loss' out || wrong "another computation is told to be the same"
 
 # The seed is that of the first recipe, which is said.
 sed 's/name = "plain"/name = "seeded", train = { seed = 99 }/' plain.lua >seeded.lua
@@ -95,6 +96,11 @@ want_out '^report in f/compare.html$'
 try compare c/plain/seed-5 small_nvfp4.lua
 want_status 2
 want_err 'not both'
+want_err '^mptrun: small_nvfp4.lua is a file, so a recipe$'
+try compare c/plain/seed-5 nope
+want_status 2
+want_err '^mptrun: c/plain/seed-5 is a folder$'
+want_err '^mptrun: nope does not exist$'
 try compare c/plain/seed-5 c/plain/seed-6 --seeds 2
 want_status 2
 want_err '--seeds changes nothing in run folders'
@@ -105,6 +111,18 @@ want_err 'empty/plan.json'
 try compare c/plain/seed-5 wild/wild/seed-5 --out f
 want_status 2
 want_err 'f is not empty'
+
+# On two devices: each is told, and nothing is claimed to be the same.
+for device in cpu ref; do
+    try plain.lua --device $device --out on-$device --quiet
+    want_status 0
+done
+try compare on-cpu on-ref --out devices
+want_status 0
+want_out "on-ref ends .* from .*on-cpu, not of precision: the device differs\$"
+want_out 'MB  ref$'
+want_out 'what differs is the device \(cpu in .*on-cpu, ref here\)$'
+grep -q 'what differs is the device' devices/compare.html || wrong "the page does not tell it"
 
 # ---- compare: bad input ----
 

@@ -118,3 +118,46 @@ try plan small.lua
 want_out '^checkpoint  every=0 keep=2 \(default\): 1 checkpoint, at the end$'
 want_out '^watch       nonfinite=skip max_skips=20 spike.action=warn spike.window=128 spike.z=24 \(default\)$'
 want_out '^telemetry   every=0 \(default\): operands are counted every 10 steps, 1 time$'
+
+# ---- the manual page and the plan as JSON ----
+
+# What the page tells of the JSON is what the JSON has, over recipes that show all of it: each name
+# in italics there is a key, and each key is told. Formats, and fields of recipes, are names of
+# their own.
+cat >keys.lua <<'END'
+return derive(require "gpt2_base", { name = "keys",
+  precision = { rules = { rule { "linear", use = gemm { activation = mxfp8 { pad = "bf16" },
+    weight = e4m3 { scale = delayed { history = 4 } }, gradient = e4m3 } } } },
+  train = { batch = 3, micro_batch = 3, sequence = 9, eval = { use = bf16 } } })
+END
+cp "$RECIPES"/gpt2_*.lua .
+: >json
+for how in 'keys.lua --target sm100' "$RECIPES/gpt2_nvfp4_te.lua" "$RECIPES/gpt2_fp8_warmup.lua"; do
+    # shellcheck disable=SC2086
+    try plan $how --json
+    want_status 0
+    cat out >>json
+done
+{ "$MPTRUN" --list-formats | awk '{ print $1 }'; echo i32; } | sort -u >formats
+grep -oE '^ *"[a-z][A-Za-z0-9_]*":|[{,] *"[a-z][A-Za-z0-9_]*":' json | tr -cd 'A-Za-z0-9_\n' | sort -u |
+    grep -vxF -f formats >keys
+awk '/^\.Sh / { inside = /THE PLAN AS JSON/; next }
+    inside && /^\./ {
+        name = 0
+        for (i = 1; i <= NF; i++) {
+            word = $i
+            sub(/^\./, "", word)
+            if (word == "Va") name = 1
+            else if (word ~ /^[A-Z][a-z]$/) name = 0
+            else if (name && word ~ /^[a-z][A-Za-z0-9_]*$/ && $i !~ /^\./) print word
+        }
+    }' "$ROOT/runtime/cli/mptrun.1" | sort -u >told
+[ "$(wc -l <keys)" -ge 80 ] || wrong "few keys: the test sees too little"
+diff keys told >differ || { cat differ; wrong "the manual page (>) and the JSON (<) have other keys"; }
+
+# In the page, quotes hold one word each: mdoc makes one quotation of a list behind .Ql.
+if grep -nE '(^\.|[ ])Ql [^ ]+ , [a-z]' "$ROOT/runtime/cli/mptrun.1"; then wrong "a quotation of a list"; fi
+if grep -nE 'Ql .* No ' "$ROOT/runtime/cli/mptrun.1"; then wrong "a quotation that never ends"; fi
+# Each command of the synopsis begins its own line.
+awk '/^\.Sh / { inside = /SYNOPSIS/ } inside && /^\.Cm / && before !~ /^\.Nm/ { print; bad = 1 } { before = $0 }
+    END { exit bad }' "$ROOT/runtime/cli/mptrun.1" || wrong "a command of the synopsis follows another"

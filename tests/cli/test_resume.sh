@@ -59,6 +59,20 @@ back fresh 0
 try resume fresh --quiet
 want_status 0
 same fresh
+# What is said of an ended run is judged as of any other: refused where it is another recipe, and
+# else told to have no effect.
+for change in train.lr.peak=0.25 train.steps=20 data.seed=7; do
+    try resume whole --set $change
+    want_status 1
+    want_err "was saved under another recipe: ${change%%=*}: "
+done
+try resume whole --set train.lr.peak=0.25 --allow-recipe-change
+want_status 0
+want_out '^whole has ended: 12 of 12 steps are done; what the command line changes has no effect, for no step is left: '
+try resume whole --set train.checkpoint.keep=0
+want_status 0
+want_out '12 steps are done; what the command line changes has no effect'
+same whole
 # The last checkpoint was written, but not the end of the metrics: the validation is done again.
 back late 12
 sed -i '/"event":"eval"/d; /"event":"done"/d' late/metrics.jsonl
@@ -112,6 +126,40 @@ want_status 0
 want_err 'warning: none/metrics.jsonl lacks its last [0-9]+ bytes before the checkpoint'
 want_out '12 of 12 steps'
 cmp none/checkpoints/step-12/model.safetensors whole/checkpoints/step-12/model.safetensors || wrong "other weights"
+
+# ---- another device ----
+
+# It is no other recipe, and it leaves a trace: an event before the first step there, on the page
+# too, and once.
+moved='"event":"device","step":10,"from":"cpu","to":"ref"'
+back moves 10
+if grep -q '"event":"device"' whole/metrics.jsonl; then wrong "a run that stays has moved"; fi
+try resume moves --device ref --quiet
+want_status 0
+want_err 'was saved on the device cpu and goes on on ref, whose sums round otherwise'
+[ "$(grep -c "$moved" moves/metrics.jsonl)" = 1 ] || wrong "the metrics do not say it"
+grep -A 1 "$moved" moves/metrics.jsonl | tail -n 1 | grep -q '"event":"step","step":10,' || wrong "not before the step"
+grep -q 'from cpu to ref, whose sums round otherwise' moves/report.html || wrong "the page does not say it"
+try compare whole moves --out moved-compare
+want_status 0
+want_out 'MB  cpu until step 10, then ref$'
+# No one command makes it again, and none is said to.
+try moves/recipe.lua --until=plan --quiet
+want_status 0
+want_err 'do nothing; what it ended with is mptrun moves/recipe.lua --device ref$'
+want_err 'went on with another recipe or device after step 10, so that no one command makes it again$'
+# What goes on there goes on to the bit, with or without the word, and where it was ended before
+# its first checkpoint on the new device, too.
+for step in 10 12; do
+    rm -rf again
+    cp -r moves again
+    [ $step = 12 ] || rm -r again/checkpoints/step-12
+    sed -i '/"event":"done"/d' again/metrics.jsonl
+    try resume again --quiet
+    want_status 0
+    cmp again/metrics.jsonl moves/metrics.jsonl || wrong "going on after step $step differs"
+    cmp again/checkpoints/step-12/model.safetensors moves/checkpoints/step-12/model.safetensors || wrong "other weights after step $step"
+done
 
 # ---- damage ----
 
@@ -204,7 +252,7 @@ want_status 0
 want_out 'other has ended: 15 of 15'
 try resume other --set train.steps=4 --allow-recipe-change
 want_status 0
-want_out '^other has ended: 15 steps are done, and the recipe has 4$'
+want_out '^other has ended: 15 steps are done, and the recipe has 4; what the command line changes has no effect'
 try resume other --set train.steps=9 --set train.epochs=2
 want_status 2
 want_err "^mptrun: --set train.steps and --set train.epochs both say how long the run is; leave one out$"
@@ -216,6 +264,15 @@ want_err "use.fprop.x: e2m1 block=1x16 scale=current scale_format=e4m3 \.\.\., w
 try resume other --set train.steps=16 --allow-recipe-change --quiet
 want_status 0
 grep -c 'train.steps' other/recipe.lua | grep -q '^1$' || wrong "a later value has not replaced the earlier"
+# A default that is said is what ran, so that it is no other recipe.
+back said 10
+try resume said --quiet --set train.micro_batch=2
+want_status 0
+cmp said/metrics.jsonl whole/metrics.jsonl || wrong "what ran, said by hand, is another run"
+back said 10
+try resume said --set train.micro_batch=1
+want_status 1
+want_err 'another recipe: train.micro_batch: 1, was 2; '
 # What decides no number may change at any time.
 back often 10
 try resume often --quiet --set train.checkpoint.keep=0

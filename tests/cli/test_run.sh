@@ -44,6 +44,22 @@ cmp -s others /dev/null || wrong "more than the recipe's warning"
 [ "$(wc -l <out)" -le 4 ] || wrong "--quiet prints more than the result"
 cmp one/metrics.jsonl two/metrics.jsonl || wrong "two runs differ"
 
+# A recipe.lua of a run folder prints the command that makes the run again: to the byte, whatever
+# the run was told, when a shell reads it.
+mkdir -p "it's here"
+cp one/checkpoints/step-3/model.safetensors "it's here/w.safetensors"
+try small.lua --set train.steps=4 --set 'precision=nvfp4' --device ref \
+    --seed 6 --weights "it's here/w.safetensors" --inject grad:lm_head.weight=inf@2 --out "it's here/told" --quiet
+want_status 0
+try "it's here/told/recipe.lua" --out untold --quiet
+want_status 0
+want_err 'the same again is mptrun .*told/recipe.lua. --set train.steps=4 .* --device ref '
+cmp -s "it's here/told/metrics.jsonl" untold/metrics.jsonl && wrong "what it was told changes nothing"
+again=$(sed -n 's/.*the same again is mptrun //p' err)
+(eval "\"$MPTRUN\" $again --out again --quiet") >out 2>err || wrong "a shell does not take the command"
+cmp "it's here/told/metrics.jsonl" again/metrics.jsonl || wrong "the command gives another run"
+[ ! -s err ] || ! grep -q 'same again' err || wrong "it still lacks something"
+
 # A run whose steps were all skipped stopped itself; one whose loss is NaN says that.
 try small.lua --set precision.base=fp16 --set precision.loss_scale=1e19 --quiet --out skipped
 want_status 3

@@ -162,7 +162,7 @@ want_status 0
 want_out '^data +4,300 uint16 tokens of llmc\.bin \(llm\.c\), ids up to 117$'
 try check r.lua --data llmc.bin
 want_status 1
-want_err "takes the data's vocabulary, which nothing states; write data = tokens"
+want_err "takes the data's vocabulary, which nothing states; write data = tokens .*, or --set data.vocab=n beside --data"
 for command in check plan; do
     try $command r.lua --data nano.bin
     want_out 'warning.*binary-text: nano\.bin: is read as text, byte by byte'
@@ -213,3 +213,21 @@ try help tokens
 want_status 0
 want_out '--format'
 want_out '^  mptrun tokens corpus\.txt corpus\.bin --format llmc'
+
+# ---- the commands of the README ----
+
+# Each that trains a recipe is taken as it stands, on data of its kind that tokens has made.
+mkdir shards run
+yes 'To be, or not to be, that is the question.' | head -n 1000 >corpus.txt
+for n in 1 2; do
+    try tokens corpus.txt shards/$n.bin
+    want_status 0
+done
+grep '^build/mptrun recipes/.*--data' "$ROOT/README.md" | grep -v -- '--weights' >commands
+[ "$(wc -l <commands)" -ge 2 ] || wrong "README.md has no commands with data"
+while read -r program recipe rest; do
+    tried="$program $recipe $rest"
+    status=0
+    (eval "\"\$MPTRUN\" \"\$ROOT/$recipe\" $rest --until=plan --quiet") >out 2>err || status=$?
+    want_status 0
+done <commands

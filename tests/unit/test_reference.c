@@ -199,36 +199,38 @@ static void test_word_when_any_of_the_schema_then_answered(void **state) {
 /* A default is a value that the field takes, or one of these words. */
 static void test_defaults_when_claimed_then_the_field_takes_them(void **state) {
     (void)state;
-    static const char *const words[] = {"required",
-                                        "none",
-                                        "by format",
-                                        "by scale_format",
-                                        "as the rules before say",
-                                        "all",
-                                        "all three",
-                                        "one",
-                                        "the file's name",
-                                        "precision.base",
-                                        "precision.base; fp32 for the head's logits",
-                                        "all fp32",
-                                        "this or tokens",
-                                        "this or steps",
-                                        "this or the model's",
-                                        "this or path",
-                                        "this or files",
-                                        "1; batch for the proxy",
-                                        "at the end",
-                                        "skips, and 20 in a row stop",
-                                        "warn at z = 24",
-                                        "every 10th step, or 100 times a run",
-                                        "the autocast table",
-                                        "as computed",
-                                        "norm",
-                                        "conv",
-                                        "scan",
-                                        "precision.state.residual",
-                                        "the widest input",
-                                        "bf16"};
+    static const char *const words[] = {
+        "required",
+        "none",
+        "by format",
+        "by scale_format",
+        "as the rules before say",
+        "all",
+        "all three",
+        "one",
+        "the file's name",
+        "precision.base",
+        "precision.base; fp32 for the head's logits",
+        "all fp32",
+        "this or tokens",
+        "this or steps",
+        "this or the model's",
+        "this or path",
+        "this or files",
+        ("batch for the proxy, and for a model below 100 M parameters "
+         "without one; else 1"),
+        "at the end",
+        "skips, and 20 in a row stop",
+        "warn at z = 24",
+        "every 10th step, or 100 times a run",
+        "the autocast table",
+        "as computed",
+        "norm",
+        "conv",
+        "scan",
+        "precision.state.residual",
+        "the widest input",
+        "bf16"};
     int n, taken = 0;
     const mpt_record *const *records = mpt_record_all(&n);
     for (int i = 0; i < n; i++) {
@@ -267,7 +269,7 @@ static void test_defaults_when_a_recipe_says_nothing_then_they_hold(void **state
     assert_int_equal(r->data.kind, MPT_DATA_SYNTHETIC);
     assert_int_equal(r->data.vocab, 128);
     assert_true(r->phases[0].from == 0);
-    assert_int_equal(train.micro_batch, 1);
+    assert_int_equal(train.micro_batch, 2); /* the batch, for it is small */
     assert_int_equal(train.decay, MPT_DECAY_MATRICES);
     assert_true(train.clip == 1 && train.seed == 1234 && train.lr.final == 0);
     assert_true(train.lr.decay.fraction && train.lr.decay.value == 0.2);

@@ -88,6 +88,8 @@ typedef struct mpt_comparison_row {
     double share; /* of a sweep: of the loss between the recipe and BF16 everywhere, what the
                      lift gives back, from -1 to 1; NAN where either is no more than noise, as
                      with one seed, which says nothing of noise */
+    const char *device; /* "cpu"; "ref until step 10, then cpu" where it went on on another; ""
+                           where its plan is of an older build, or it is not begun */
 } mpt_comparison_row;
 
 /* By index: the base first, the others in their order; of a sweep, behind recipe and BF16
