@@ -3,6 +3,7 @@
 #include "mpt_test.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "exec/backend.h"
@@ -11,10 +12,12 @@
 #include "kernels/cuda/capability.h"
 #include "pipeline.h"
 
-static const char no_driver[] = "the abacus has no beads";
+static const char driver_name[] = "the abacus";
+#define FAKE    MPT_TEST_MODULES "/fake_module.so "
+#define WAY_OUT " (build it again with this mpt, or remove it)"
 
 static mpt_module_kind fake(const char *symbol) {
-    return (mpt_module_kind){"fake_module.so", symbol, NULL, no_driver};
+    return (mpt_module_kind){"fake_module.so", symbol, NULL, driver_name};
 }
 
 /* What is said of a module that is found and not taken. */
@@ -43,7 +46,7 @@ static void test_look_when_a_module_fits_then_its_device_is_told(void **s) {
 
 static void test_look_when_there_is_no_file_then_said(void **s) {
     (void)s;
-    static const mpt_module_kind kind = {"libmpt_none.so", "mpt_none", NULL, no_driver};
+    static const mpt_module_kind kind = {"libmpt_none.so", "mpt_none", NULL, driver_name};
     static const char why[] = "libmpt_none.so is not there (this mpt was built without it)";
     char deep[5000];
     const char *const folders[] = {MPT_TEST_MODULES, NULL, "", "/no/such/folder", deep};
@@ -61,7 +64,7 @@ static void test_look_when_there_is_no_file_then_said(void **s) {
 /* The file that the code is in is this program, which lies beside itself. */
 static void test_look_when_no_folder_is_given_then_beside_the_program(void **s) {
     (void)s;
-    static const mpt_module_kind kind = {"test_module", "mpt_none", NULL, no_driver};
+    static const mpt_module_kind kind = {"test_module", "mpt_none", NULL, driver_name};
     char folder[4096];
     mpt_module_answer answer;
     assert_true(mpt_shared_own_folder(folder, sizeof folder));
@@ -69,45 +72,144 @@ static void test_look_when_no_folder_is_given_then_beside_the_program(void **s) 
     mpt_module_look(&kind, NULL, &answer);
     assert_true(answer.found);
     assert_null(answer.module);
-    assert_non_null(
-        strstr(answer.why, "cannot dynamically load")); /* a program is no library */
+    assert_non_null(strstr(answer.why, "/test_module ")); /* a program is no library */
+    assert_true(strstr(answer.why, " is no shared library" WAY_OUT) ||
+                strstr(answer.why, " cannot be opened: cannot dynamically load"));
 }
 
 static void test_look_when_there_is_no_driver_then_the_module_is_not_opened(void **s) {
     (void)s;
     /* The symbol is missing, too, which nobody comes to see. */
     static const mpt_module_kind kind = {"fake_module.so", "mpt_none", "libnone.so.1",
-                                         no_driver};
-    assert_refused(&kind, no_driver);
+                                         driver_name};
+    assert_refused(&kind, "the abacus is not installed");
     static const mpt_module_kind driven = {"fake_module.so", "mpt_none", "libm.so.6",
-                                           no_driver};
-    assert_refused(&driven, "fake_module.so is no module of mpt: it has no mpt_none");
+                                           driver_name};
+    assert_refused(&driven, FAKE "is no module of mpt: it has no mpt_none" WAY_OUT);
 }
 
 static void test_look_when_a_library_it_needs_is_missing_then_named(void **s) {
     (void)s;
-    static const mpt_module_kind kind = {"fake_needs.so", "mpt_fake_module", NULL, no_driver};
-    assert_refused(&kind, "fake_needed.so: cannot open shared object file: No such file or "
-                          "directory");
+    static const mpt_module_kind kind = {"fake_needs.so", "mpt_fake_module", NULL, driver_name};
+    assert_refused(&kind, MPT_TEST_MODULES
+                   "/fake_needs.so cannot be opened: fake_needed.so: cannot open shared object "
+                   "file: No such file or directory" WAY_OUT);
 }
 
-static void test_look_when_the_file_is_no_library_then_said(void **s) {
+/* ---- a file that the system's loader cannot be trusted with ---- */
+
+enum spoilt { CUT, EMPTY, GARBAGE, FOLDER, PIPE, DANGLING, N_SPOILT };
+
+/* What stands where a library is looked for. A cut off one ends the process, and a pipe is
+ * waited for without end, if the loader comes to see them. */
+static void spoil(enum spoilt how, const char *path) {
+    char bytes[2000];
+    FILE *sound = fopen(MPT_TEST_MODULES "/fake_module.so", "rb"), *file = NULL;
+    assert_non_null(sound);
+    size_t n = how == CUT ? fread(bytes, 1, sizeof bytes, sound) : 0;
+    assert_int_equal(fclose(sound), 0);
+    switch (how) {
+    case FOLDER:
+        assert_int_equal(mkdir(path, 0700), 0);
+        return;
+    case PIPE:
+        assert_int_equal(mkfifo(path, 0600), 0);
+        return;
+    case DANGLING:
+        assert_int_equal(symlink("/no/such/library", path), 0);
+        return;
+    default:
+        file = fopen(path, "wb");
+        assert_non_null(file);
+        assert_int_equal(fwrite(bytes, 1, n, file), n);
+        if (how == GARBAGE)
+            fputs("no library at all", file);
+        assert_int_equal(fclose(file), 0);
+    }
+}
+
+static const char *const faults[N_SPOILT] = {
+    [CUT] = "is cut off: it has 2000 bytes, and its header speaks of more",
+    [EMPTY] = "is empty",
+    [GARBAGE] = "is no shared library",
+    [FOLDER] = "is no regular file",
+    [PIPE] = "is no regular file",
+    [DANGLING] = "is a link that leads nowhere"};
+
+static void test_look_when_the_file_is_spoilt_then_never_opened(void **s) {
     (void)s;
-    char folder[] = "/tmp/mpt-module-XXXXXX", path[64];
-    static const mpt_module_kind kind = {"garbage.so", "mpt_none", NULL, no_driver};
+    static const mpt_module_kind kind = {"spoilt.so", "mpt_none", NULL, driver_name};
+    for (int how = 0; how < N_SPOILT; how++) {
+        char folder[] = "/tmp/mpt-module-XXXXXX", path[64], want[256];
+        mpt_module_answer answer;
+        assert_non_null(mkdtemp(folder));
+        snprintf(path, sizeof path, "%s/spoilt.so", folder);
+        spoil((enum spoilt)how, path);
+        snprintf(want, sizeof want, "%s %s" WAY_OUT, path, faults[how]);
+        mpt_module_look(&kind, folder, &answer);
+        assert_true(answer.found);
+        assert_null(answer.module);
+        assert_string_equal(answer.why, want);
+        assert_int_equal(remove(path), 0);
+        assert_int_equal(rmdir(folder), 0);
+    }
+}
+
+/* The driver is looked for by its bare name where the loader looks. In another process, whose
+ * environment says where that is: this program, asked for one case. */
+static void test_look_when_the_driver_is_spoilt_then_what_it_is_and_not_missing(void **s) {
+    (void)s;
+    static const mpt_module_kind kind = {"fake_module.so", "mpt_fake_sound", "libspoilt.so.1",
+                                         driver_name};
+    const char *said = getenv("MPT_TEST_SPOILT");
     mpt_module_answer answer;
-    assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/garbage.so", folder);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs("no library at all", file);
-    assert_int_equal(fclose(file), 0);
-    mpt_module_look(&kind, folder, &answer);
-    assert_true(answer.found);
-    assert_null(answer.module);
-    assert_non_null(strstr(answer.why, "garbage.so: "));
-    assert_int_equal(unlink(path), 0);
-    assert_int_equal(rmdir(folder), 0);
+    if (said) {
+        assert_refused(&kind, said);
+        return;
+    }
+    for (int how = 0; how < N_SPOILT; how++) {
+        char folder[] = "/tmp/mpt-module-XXXXXX", path[64], program[4096], command[5200];
+        assert_non_null(mkdtemp(folder));
+        snprintf(path, sizeof path, "%s/libspoilt.so.1", folder);
+        spoil((enum spoilt)how, path);
+        ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+        assert_true(n > 0);
+        program[n] = 0;
+        /* The loader passes over a link that leads nowhere, and so does this. */
+        char want[256] = "the abacus is not installed";
+        if (how != DANGLING)
+            snprintf(want, sizeof want, "the abacus is broken: %s %s", path, faults[how]);
+        snprintf(command, sizeof command,
+                 "LD_LIBRARY_PATH=%s MPT_TEST_SPOILT='%s' timeout 20 '%s' "
+                 "test_look_when_the_driver_is_spoilt_then_what_it_is_and_not_missing >&2",
+                 folder, want, program);
+        assert_int_equal(system(command), 0);
+        assert_int_equal(remove(path), 0);
+        assert_int_equal(rmdir(folder), 0);
+    }
+    mpt_module_look(&kind, MPT_TEST_MODULES, &answer);
+    assert_string_equal(answer.why, "the abacus is not installed");
+}
+
+/* A driver that is whole and lacks a library of its own: the loader says which. */
+static void test_look_when_the_driver_does_not_open_then_the_loaders_words(void **s) {
+    (void)s;
+    static const mpt_module_kind kind = {"fake_module.so", "mpt_fake_sound", "fake_needs.so",
+                                         driver_name};
+    static const char name[] = "test_look_when_the_driver_does_not_open_then_the_loaders_words";
+    if (getenv("MPT_TEST_SPOILT")) {
+        assert_refused(&kind, "the abacus cannot be opened: fake_needed.so: cannot open shared "
+                              "object file: No such file or directory");
+        return;
+    }
+    char program[4096], command[5200];
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    assert_true(n > 0);
+    program[n] = 0;
+    snprintf(command, sizeof command,
+             "LD_LIBRARY_PATH=" MPT_TEST_MODULES " MPT_TEST_SPOILT=1 '%s' %s >&2", program,
+             name);
+    assert_int_equal(system(command), 0);
 }
 
 static void
@@ -116,17 +218,27 @@ test_look_when_the_module_is_of_another_build_then_the_difference_is_named(void 
     static const struct {
         const char *symbol, *why;
     } rows[] = {
-        {"mpt_fake_nothing", "fake_module.so is no module of mpt: it has no mpt_fake_nothing"},
-        {"mpt_fake_version", "fake_module.so speaks version 2 of the interface to modules, and "
-                             "mpt " MPT_VERSION_STRING " version 1"},
-        {"mpt_fake_size", "fake_module.so was built from other sources (of mpt 9.9, this "
-                          "is " MPT_VERSION_STRING "): its mpt_ctx differs"},
-        {"mpt_fake_fewer", "fake_module.so was built from other sources (of mpt 9.9, this "
-                           "is " MPT_VERSION_STRING "): its mpt_ctx differs"},
-        {"mpt_fake_numbers", "fake_module.so was built from other sources (of mpt 9.9, this "
-                             "is " MPT_VERSION_STRING "): its list of ops and formats differs"},
-        {"mpt_fake_empty", "fake_module.so has no kernels"},
+        {"mpt_fake_nothing", FAKE "is no module of mpt: it has no mpt_fake_nothing" WAY_OUT},
+        {"mpt_fake_none", FAKE "is no module of mpt: its mpt_fake_none gives no table" WAY_OUT},
+        {"mpt_fake_version",
+         FAKE "speaks version 2 of the interface to modules, and mpt " MPT_VERSION_STRING
+              " version 1" WAY_OUT},
+        {"mpt_fake_size",
+         FAKE "was built from other sources (of mpt 9.9, this is " MPT_VERSION_STRING
+              "): its mpt_ctx differs" WAY_OUT},
+        {"mpt_fake_fewer",
+         FAKE "was built from other sources (of mpt 9.9, this is " MPT_VERSION_STRING
+              "): its mpt_ctx differs" WAY_OUT},
+        {"mpt_fake_numbers",
+         FAKE "was built from other sources (of mpt 9.9, this is " MPT_VERSION_STRING
+              "): its list of ops and formats differs" WAY_OUT},
+        {"mpt_fake_empty", FAKE "has no kernels" WAY_OUT},
+        {"mpt_fake_probeless", FAKE "has no probe" WAY_OUT},
+        {"mpt_fake_newer", FAKE "has a backend of version 3 of that interface, and "
+                                "mpt " MPT_VERSION_STRING " takes version 2" WAY_OUT},
         {"mpt_fake_away", "there is no abacus"},
+        {"mpt_fake_mute", "fake_module.so has found no device"},
+        {"mpt_fake_unkind", "fake_module.so does not say which kind of GPU it has found"},
     };
     for (size_t i = 0; i < MPT_COUNT(rows); i++) {
         mpt_module_kind kind = fake(rows[i].symbol);
@@ -241,8 +353,8 @@ static void test_compile_when_a_module_has_no_device_then_auto_says_why(void **s
     mpt_program_info info = mpt_program_get_info(f.program);
     assert_string_equal(info.device, "cpu");
     assert_true(strcmp(info.no_device, "the NVIDIA driver is not installed") == 0 ||
-                strcmp(info.no_device, "libmpt_cuda.so is no module of mpt: it has no "
-                                       "mpt_cuda_module") == 0);
+                strstr(info.no_device, "/libmpt_cuda.so is no module of mpt: it has no "
+                                       "mpt_cuda_module" WAY_OUT));
     mpt_device_info gpu;
     assert_mpt_ok(f.ctx, mpt_device_find(f.ctx, MPT_DEVICE_CUDA, &gpu));
     assert_false(gpu.there);
@@ -319,7 +431,9 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_look_when_no_folder_is_given_then_beside_the_program),
     cmocka_unit_test(test_look_when_there_is_no_driver_then_the_module_is_not_opened),
     cmocka_unit_test(test_look_when_a_library_it_needs_is_missing_then_named),
-    cmocka_unit_test(test_look_when_the_file_is_no_library_then_said),
+    cmocka_unit_test(test_look_when_the_file_is_spoilt_then_never_opened),
+    cmocka_unit_test(test_look_when_the_driver_is_spoilt_then_what_it_is_and_not_missing),
+    cmocka_unit_test(test_look_when_the_driver_does_not_open_then_the_loaders_words),
     cmocka_unit_test(
         test_look_when_the_module_is_of_another_build_then_the_difference_is_named),
     cmocka_unit_test(test_look_when_the_module_is_that_of_cuda_then_it_fits_and_probes),
