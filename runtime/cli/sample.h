@@ -22,14 +22,15 @@ typedef struct mpt_past_run {
     const char *inject[MPT_CLI_FAULTS];
     mpt_origin origin; /* from where its files were found */
     int model;         /* mpt_model_choice, or -1: not said */
-    int device;        /* mpt_device */
+    int device;        /* mpt_device; AUTO: not said, -1: not known */
+    const char *device_word;
 } mpt_past_run;
 
 /* Reads a run folder. MPT_EXIT_WRONG or MPT_EXIT_MACHINE, with the reason on stderr. */
 mpt_exit mpt_past_run_read(mpt_past_run *past, const char *folder);
 
-/* The device that a word of a run folder or a checkpoint means. */
-mpt_device mpt_past_run_device(const char *word);
+/* The device that a word of a run folder or a checkpoint means; -1: none. */
+int mpt_past_run_device(const char *word);
 
 /* What stands behind the text of a recipe.lua of a run folder and is not on this command line:
  * " --set train.steps=20 --data x.txt". Comments do nothing, so that without it the recipe
