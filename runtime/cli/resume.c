@@ -62,7 +62,7 @@ static mpt_exit merge(resuming *r, const mpt_options *said) {
     if (said->device == MPT_DEVICE_AUTO)
         r->options.device = r->past.device;
     if (said->device == MPT_DEVICE_AUTO && r->has_checkpoint) /* what AUTO was then */
-        r->options.device = mpt_past_run_device(r->from.device);
+        r->options.device = (int)mpt_past_run_device(r->from.device);
     r->options.model = r->past.model;
     r->options.n_inject = r->past.n_inject;
     memcpy(r->options.inject, r->past.inject, sizeof r->past.inject);

@@ -35,7 +35,7 @@ beside() {
     LD_LIBRARY_PATH=$WORK/driver timeout 60 bin/mptrun "$@" >out 2>err || status=$?
 }
 # The device is the CPU, or none, for this reason.
-all_commands() {
+is_told() {
     beside --list-devices
     want_status 0
     grep -qF "none: $why" out || wrong "wanted in the list: $why"
@@ -44,6 +44,11 @@ all_commands() {
     [ "$(wc -l <err)" -eq 1 ] || wrong "more than one sentence"
     grep -qF "no CUDA device: $why; compute on the CPU with --device cpu" err || wrong "wanted: $why"
     [ ! -e cuda ] || wrong "something was written"
+    beside plan small.lua
+    want_status 0
+    grep -qF "mptrun: warning: the device is the CPU: $why" err || wrong "wanted: $why"
+}
+no_command_dies() {
     beside small.lua --quiet --out auto
     want_status 0
     grep -qF "mptrun: warning: the device is the CPU: $why" err || wrong "wanted: $why"
@@ -51,9 +56,8 @@ all_commands() {
     beside plan small.lua --device cuda
     want_status 0
     grep -qF "as there is no CUDA device: $why; others are" err || wrong "wanted: $why"
-    for words in --version "plan small.lua" "check small.lua" "explain small.lua norm" \
-        "diff small.lua small.lua" "export small.lua --out w.safetensors" \
-        "bench small.lua --steps 1" "bench --quantizers --rows 16 --cols 64"; do
+    for words in --version "check small.lua" "explain small.lua norm" "diff small.lua small.lua" \
+        "export small.lua --out w.safetensors"; do
         # shellcheck disable=SC2086 # a list of words
         beside $words
         want_status 0
@@ -66,7 +70,8 @@ for module in cut_off empty garbage pipe folder dangling stranger; do
     rm -rf bin/libmpt_cuda.so
     $module bin/libmpt_cuda.so
     why="$(cd bin && pwd -P)/libmpt_cuda.so $(said_of $module) (build it again with this mpt, or remove it)"
-    all_commands
+    is_told
+    if [ $module = cut_off ]; then no_command_dies; fi
 done
 
 # The driver is asked for first. What is no driver at all is passed over by the loader, too.
@@ -75,7 +80,8 @@ for driver in cut_off empty garbage pipe folder; do
     rm -rf driver/libcuda.so.1
     $driver driver/libcuda.so.1
     why="the NVIDIA driver is broken: $WORK/driver/libcuda.so.1 $(said_of $driver)"
-    all_commands
+    is_told
+    if [ $driver = cut_off ]; then no_command_dies; fi
 done
 driver=dangling
 rm -rf driver/libcuda.so.1

@@ -14,6 +14,7 @@ saved() {
     rm -rf run
     cp -r whole run
     rm -r run/checkpoints/step-4
+    sed -i -e '/^--   --device cpu$/d' run/recipe.lua # what auto has found then
     sed -i -e "s/^  \"device\": \"cpu\",$/$1/" run/checkpoints/step-2/checkpoint.json
     "$MPT_RENEW" run/checkpoints/step-2/checkpoint.json
     cp -r run before
@@ -49,7 +50,7 @@ want_err '/checkpoint.json: device: is missing, expected ref, cpu or cuda; '
 unchanged
 
 saved '  "device": "cpu",'
-sed -i -e 's/^--   --device cpu$/--   --device tpu/' run/recipe.lua
+sed -e 's/^--   --device cpu$/--   --device tpu/' whole/recipe.lua >run/recipe.lua
 try resume run
 want_status 1
 want_err "^mptrun: run/recipe.lua: its options name the device 'tpu', which this mpt does not know \(there are ref, cpu, cuda\)$"
@@ -91,7 +92,7 @@ unchanged
 # Ended before its first checkpoint: the recipe's file says what it was begun with.
 saved '  "device": "cpu",'
 rm -r run/checkpoints/step-2 before
-sed -i -e 's/^--   --device cpu$/--   --device cuda/' run/recipe.lua
+sed -e 's/^--   --device cpu$/--   --device cuda/' whole/recipe.lua >run/recipe.lua
 cp -r run before
 try resume run
 want_status 4
