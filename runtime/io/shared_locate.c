@@ -28,7 +28,8 @@ static bool is_taken(const char *path) {
 
 /* ---- the folders that are searched ---- */
 
-#ifdef __GLIBC__ /* other loaders do not tell */
+/* Other loaders than that of glibc do not tell. */
+#ifdef __GLIBC__
 enum { FOLDERS_BYTES = 16384 }; /* a longer search path than that is not looked through */
 
 static bool in_folders(void *program, const char *name, char *out, size_t size) {
