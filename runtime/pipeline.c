@@ -10,25 +10,28 @@
 #include "exec/backend.h"
 #include "pipeline_stages.h"
 #include "plan/plan.h"
+#include "recipe/target.h"
 #include "recipe/use.h"
 
 typedef struct stage {
     const char *name;
     const char *summary; /* where it is, and what comes out */
     mpt_status (*dump)(const mpt_program *program, mpt_str *out);
+    bool of_kernels; /* shows which they are, or what they compute */
 } stage;
 
 static const stage stages[] = {
-    {"load", "lua/: declarations and the model's forward graph", mpt_dump_load},
-    {"freeze", "runtime/recipe: the recipe IR, its rules resolved to layers", mpt_dump_freeze},
-    {"check", "runtime/recipe: warnings", mpt_dump_check},
-    {"grad", "runtime/graph: backward pass and optimizer", mpt_dump_grad},
-    {"precise", "runtime/graph: casts, one quantize node a tensor", mpt_dump_precise},
-    {"select", "runtime/sched: a kernel for each node", mpt_dump_select},
-    {"order", "runtime/sched: the flat list of steps", mpt_dump_order},
-    {"plan", "runtime/sched: offsets in one block", mpt_dump_plan},
-    {"run", "runtime/exec: every tensor of the first micro-batch", mpt_dump_run},
-    {"train", "runtime/train: metrics of the first steps", mpt_dump_train},
+    {"load", "lua/: declarations and the model's forward graph", mpt_dump_load, false},
+    {"freeze", "runtime/recipe: the recipe IR, its rules resolved to layers", mpt_dump_freeze,
+     false},
+    {"check", "runtime/recipe: warnings", mpt_dump_check, false},
+    {"grad", "runtime/graph: backward pass and optimizer", mpt_dump_grad, false},
+    {"precise", "runtime/graph: casts, one quantize node a tensor", mpt_dump_precise, false},
+    {"select", "runtime/sched: a kernel for each node", mpt_dump_select, true},
+    {"order", "runtime/sched: the flat list of steps", mpt_dump_order, false},
+    {"plan", "runtime/sched: offsets in one block", mpt_dump_plan, false},
+    {"run", "runtime/exec: every tensor of the first micro-batch", mpt_dump_run, true},
+    {"train", "runtime/train: metrics of the first steps", mpt_dump_train, true},
 };
 
 const char *mpt_stage_name(int index) {
@@ -50,10 +53,24 @@ static mpt_status fail_no_stage(mpt_ctx *ctx, const char *name) {
     return status;
 }
 
+/* The plan of a GPU that is not here names it as what computes; kernels are here of this
+ * machine only, and to list those would say another thing. */
+static mpt_status check_kernels(const mpt_program *program, const char *name) {
+    if (program->target == MPT_TARGET_HOST || program->device == MPT_DEVICE_CUDA)
+        return MPT_OK;
+    mpt_status status = MPT_FAIL(program->ctx, MPT_INVALID, MPT_NOWHERE,
+                                 "stage '%s' is of kernels, and those of %s are not here", name,
+                                 mpt_target_name(program->target));
+    mpt_hint(program->ctx, "leave --target out for those of this machine");
+    return status;
+}
+
 mpt_status mpt_pipeline_dump(const mpt_program *program, const char *name, mpt_str *out) {
     for (size_t i = 0; i < MPT_COUNT(stages); i++) {
         if (!name || strcmp(stages[i].name, name) != 0)
             continue;
+        if (stages[i].of_kernels)
+            MPT_TRY(check_kernels(program, name));
         mpt_str_printf(out, "# stage %zu, %s: %s\n", i + 1, name, stages[i].summary);
         MPT_TRY(stages[i].dump(program, out));
         return out->failed ? MPT_OUT_OF_MEMORY : MPT_OK;

@@ -78,7 +78,7 @@ static void log_line(void *ud, mpt_log_level level, const char *line) {
 
 /* ---- plan, and the lists ---- */
 
-static mpt_exit plan(mpt_ctx *ctx, const mpt_options *options) {
+static mpt_exit plan(mpt_ctx *ctx, const mpt_options *options, mpt_progress *progress) {
     mpt_recipe *recipe = NULL;
     mpt_program *program = NULL;
     mpt_print what = options->dump                        ? MPT_PRINT_STAGE
@@ -89,15 +89,19 @@ static mpt_exit plan(mpt_ctx *ctx, const mpt_options *options) {
     mpt_status status = mpt_cli_load(ctx, options, options->words[0], &recipe);
     if (status == MPT_OK)
         status = mpt_cli_compile(recipe, options, MPT_MODEL_FULL, &program);
-    if (status == MPT_OK)
+    bool compiled = status == MPT_OK;
+    if (compiled) {
+        mpt_program_info info = mpt_program_get_info(program);
+        mpt_cli_note_choices(&info, progress);
         status = mpt_program_print(program, what, options->dump,
                                    what == MPT_PRINT_PLAN ? mpt_cli_write_plan : mpt_cli_write,
                                    NULL);
+    }
     mpt_program_destroy(program);
     mpt_recipe_destroy(recipe);
-    if (status == MPT_IO && ferror(stdout)) /* mpt_cli_flush says it */
-        return MPT_EXIT_MACHINE;
-    return status == MPT_OK ? MPT_EXIT_DONE : mpt_cli_fail(ctx, status);
+    mpt_exit result = mpt_cli_printed(ctx, status);
+    /* A stage that there is not, or not for this target, is a slip of the command line. */
+    return compiled && status == MPT_INVALID ? MPT_EXIT_USAGE : result;
 }
 
 mpt_exit mpt_cli_printed(const mpt_ctx *ctx, mpt_status status) {
@@ -131,7 +135,7 @@ static mpt_exit call(mpt_ctx *ctx, const mpt_options *options, mpt_progress *pro
         return help_recipe(ctx, options->word);
     switch (options->command) {
     case MPT_COMMAND_PLAN:
-        return plan(ctx, options);
+        return plan(ctx, options, progress);
     case MPT_COMMAND_CHECK:
         return mpt_cli_check(ctx, options);
     case MPT_COMMAND_EXPLAIN:
@@ -174,26 +178,49 @@ static void note_threads(const mpt_options *options) {
                 options->threads, cores, cores);
 }
 
-/* What plan and its like are told without a GPU: --device cuda then stands for a target. With
- * one, it means that GPU. */
-static mpt_status settle_device(mpt_ctx *ctx, mpt_options *options) {
+/* Whether a dump shows kernels, or what they compute: then a GPU that is only spoken of does
+ * not do. */
+static bool dumps_kernels(const mpt_options *options) {
+    static const char *const stages[] = {"select", "run", "train"};
+    for (size_t i = 0; options->dump && i < sizeof stages / sizeof *stages; i++)
+        if (strcmp(stages[i], options->dump) == 0)
+            return true;
+    return false;
+}
+
+/* --device cuda of what computes nothing is the GPU that is there; where none is, the plan
+ * speaks of one all the same, and that is said. */
+static mpt_status speak_of_gpu(mpt_ctx *ctx, mpt_options *options) {
     mpt_device_info gpu = {.there = false};
-    bool tells = options->command == MPT_COMMAND_PLAN || options->command == MPT_COMMAND_CHECK;
-    bool plans = tells || options->command == MPT_COMMAND_EXPLAIN ||
-                 options->command == MPT_COMMAND_DIFF;
-    if (!plans || options->device != MPT_DEVICE_CUDA)
-        return MPT_OK;
     mpt_status status = mpt_device_find(ctx, MPT_DEVICE_CUDA, &gpu);
     if (status != MPT_OK || gpu.there)
         return status;
-    options->device = MPT_DEVICE_AUTO;
-    if (options->target >= 0)
-        return MPT_OK;
+    options->device = MPT_DEVICE_CPU;
     options->target = MPT_TARGET_SM100;
-    if (tells)
-        fprintf(stderr, "mptrun: --device cuda stands for --target sm100 here; others are sm80 "
-                        "and sm90\n");
+    fprintf(stderr,
+            "mptrun: --device cuda stands for --target sm100 here, as there is no CUDA device: "
+            "%s; others are sm80 and sm90\n",
+            gpu.why);
     return MPT_OK;
+}
+
+/* What computes nothing opens no module of a device, unless the plan is asked for that device:
+ * by --device cuda, or of plan by --device auto. A GPU that --target names needs not be there.
+ */
+static mpt_status settle_device(mpt_ctx *ctx, mpt_options *options) {
+    bool plans = options->command == MPT_COMMAND_PLAN,
+         cuda = options->device == MPT_DEVICE_CUDA;
+    bool checks = options->command == MPT_COMMAND_CHECK;
+    bool names = options->target > MPT_TARGET_HOST;
+    bool reads = options->command == MPT_COMMAND_EXPLAIN ||
+                 options->command == MPT_COMMAND_DIFF || options->command == MPT_COMMAND_EXPORT;
+    if (reads || (checks && options->device == MPT_DEVICE_AUTO))
+        options->device = MPT_DEVICE_CPU;
+    if ((!plans && !checks) || (cuda && dumps_kernels(options)))
+        return MPT_OK;
+    if (names && (cuda || options->device == MPT_DEVICE_AUTO))
+        options->device = MPT_DEVICE_CPU;
+    return cuda && options->target < 0 ? speak_of_gpu(ctx, options) : MPT_OK;
 }
 
 static mpt_exit run_command(mpt_options *options) {

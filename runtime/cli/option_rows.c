@@ -154,6 +154,8 @@ enum { READERS = PLAN | CHECK | EXPLAIN | DIFF };
 enum {
     RECIPES = RUN | READERS | EXPORT | EVAL | SAMPLE,
     TENSORS = QUANTIZE | PROBE | BENCH,
+    /* On a device, or telling of one. */
+    COMPUTES = RUN | PLAN | CHECK | QUANTIZE | BENCH | EVAL | SAMPLE | RESUME | TRAINS,
     ALONE = 0
 };
 
@@ -181,13 +183,15 @@ const mpt_option_row mpt_option_rows[] = {
      "auto, full or proxy. run and bench: auto is the full model where it fits in memory and "
      "ends within "
      "a day, else the proxy. The commands that do not train: full unless told otherwise"},
-    {"device", 0, "NAME", MPT_OPTION_CHOICE, RECIPES | QUANTIZE | BENCH | RESUME | TRAINS,
-     AT(device), mpt_device_words,
-     "auto (a GPU where there is one, else the CPU), ref (the definition, slow), cpu or cuda; "
-     "plan and check without a GPU take cuda for --target sm100"},
+    {"device", 0, "NAME", MPT_OPTION_CHOICE, COMPUTES, AT(device), mpt_device_words,
+     "auto (a GPU where there is one, else the CPU), ref (the definition, slow), cpu or cuda. "
+     "quantize works on the CPU, and takes no cuda; plan and check, which compute nothing, "
+     "take "
+     "cuda without a GPU for --target sm100"},
     {"target", 0, "NAME", MPT_OPTION_CHOICE, PLAN | CHECK, AT(target), targets,
-     "host (default), sm80, sm90 or sm100: whose memory is counted, and which GEMMs that GPU "
-     "has to emulate"},
+     "host (default), sm80 (A100, and others of 8.x), sm90 (H100, H200) or sm100 (B200, "
+     "GB200): "
+     "whose memory is counted, and which GEMMs that GPU has to emulate"},
     {"threads", 0, "N", MPT_OPTION_COUNT,
      RUN | PLAN | TENSORS | EXPORT | EVAL | SAMPLE | RESUME | TRAINS, AT(threads), NULL,
      "default: all cores"},

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/device_words.h"
 #include "cli/option_rows.h"
 #include "cli/options_check.h"
 
@@ -132,6 +133,17 @@ static mpt_exit read_share(const mpt_option_row *row, const char *value, double 
     return MPT_EXIT_DONE;
 }
 
+/* The word that is nearest to what was given: by what it means where that is known, else by its
+ * letters. NULL: none is. */
+static const char *nearest_choice(const mpt_option_row *row, const char *value, int n) {
+    const char *meant = strcmp(row->name, "device") == 0   ? mpt_device_word_meant(value)
+                        : strcmp(row->name, "target") == 0 ? mpt_target_word_meant(value)
+                                                           : NULL;
+    if (meant)
+        return *meant ? meant : NULL;
+    return mpt_nearest(value, row->choices, n);
+}
+
 static mpt_exit read_choice(const mpt_option_row *row, const char *value, int *out) {
     int n = 0;
     for (; row->choices[n]; n++) {
@@ -141,10 +153,12 @@ static mpt_exit read_choice(const mpt_option_row *row, const char *value, int *o
         }
     }
     fprintf(stderr, "mptrun: --%s: no %s '%s' (there are", row->name, row->name, value);
-    for (int i = 0; i < n; i++)
-        fprintf(stderr, "%s %s", i ? "," : "", row->choices[i]);
+    for (int i = 0; i < n; i++) {
+        const char *told = mpt_target_word_told(row->choices[i]);
+        fprintf(stderr, "%s %s", i ? "," : "", told ? told : row->choices[i]);
+    }
     fprintf(stderr, ")");
-    return usage(mpt_nearest(value, row->choices, n), "");
+    return usage(nearest_choice(row, value, n), "");
 }
 
 static mpt_exit read_stage(const mpt_option_row *row, const char *value, const char **out) {

@@ -69,19 +69,27 @@ static mpt_exit check_words(const mpt_options *options) {
 
 /* ---- options of one command ---- */
 
-/* Files are quantized and written by the CPU, whose bytes are those of any device. */
+/* Files are quantized by the CPU, whose bytes are those of any device. */
 static mpt_exit check_cuda(const mpt_options *options) {
-    if (options->device != MPT_DEVICE_CUDA ||
-        (options->command != MPT_COMMAND_QUANTIZE && options->command != MPT_COMMAND_EXPORT))
+    if (options->device != MPT_DEVICE_CUDA || options->command != MPT_COMMAND_QUANTIZE)
         return MPT_EXIT_DONE;
-    fprintf(stderr, "mptrun: '%s' computes on ref and cpu only; leave --device cuda out\n",
-            mpt_command_rows[options->command].name);
+    fprintf(stderr, "mptrun: 'quantize' computes on ref and cpu only; leave --device cuda "
+                    "out\n");
     return MPT_EXIT_USAGE;
 }
 
+/* Whether an option was given, with whatever value. */
+static bool is_given(const bool *given, const char *name) {
+    for (int i = 0; i < mpt_n_option_rows; i++)
+        if (given[i] && strcmp(mpt_option_rows[i].name, name) == 0)
+            return true;
+    return false;
+}
+
 /* bench measures a recipe's steps or the quantizers, each with options of its own. */
-static mpt_exit check_bench(const mpt_options *options) {
-    const char *odd = NULL;
+static mpt_exit check_bench(const mpt_options *options, const bool *given) {
+    static const char *const of_recipes[] = {"set", "data", "model", "device", "steps", NULL};
+    static const char *const of_quantizers[] = {"rows", "cols", NULL};
     if (options->n_words == 0 && !options->quantizers) {
         fprintf(stderr,
                 "mptrun: bench of what? mptrun bench RECIPE.lua measures the steps of a "
@@ -96,19 +104,13 @@ static mpt_exit check_bench(const mpt_options *options) {
                 options->words[0]);
         return MPT_EXIT_USAGE;
     }
-    if (options->quantizers)
-        odd = options->n_sets > 0    ? "--set"
-              : options->data        ? "--data"
-              : options->model >= 0  ? "--model"
-              : options->device != 0 ? "--device"
-              : options->steps != 0  ? "--steps"
-                                     : NULL;
-    else
-        odd = options->rows != 0 ? "--rows" : options->cols != 0 ? "--cols" : NULL;
-    if (!odd)
+    const char *const *odd = options->quantizers ? of_recipes : of_quantizers;
+    while (*odd && !is_given(given, *odd))
+        odd++;
+    if (!*odd)
         return MPT_EXIT_DONE;
-    fprintf(stderr, "mptrun: bench %s takes no %s; see mptrun help bench\n",
-            options->quantizers ? "--quantizers" : "RECIPE.lua", odd);
+    fprintf(stderr, "mptrun: bench %s takes no --%s; see mptrun help bench\n",
+            options->quantizers ? "--quantizers" : "RECIPE.lua", *odd);
     return MPT_EXIT_USAGE;
 }
 
@@ -177,14 +179,14 @@ static int stage_index(const char *name) {
 }
 
 /* Options that make no sense together, or that a command cannot do without. */
-static mpt_exit check_together(const mpt_options *options) {
+static mpt_exit check_together(const mpt_options *options, const bool *given) {
     if (options->dump && options->until &&
         stage_index(options->dump) > stage_index(options->until)) {
         fprintf(stderr, "mptrun: --until=%s ends before --dump=%s has something to print\n",
                 options->until, options->dump);
         return MPT_EXIT_USAGE;
     }
-    if (options->command == MPT_COMMAND_BENCH && check_bench(options) != MPT_EXIT_DONE)
+    if (options->command == MPT_COMMAND_BENCH && check_bench(options, given) != MPT_EXIT_DONE)
         return MPT_EXIT_USAGE;
     if (options->command == MPT_COMMAND_EXPORT && !options->out) {
         fprintf(stderr,
@@ -216,5 +218,5 @@ mpt_exit mpt_options_check(const mpt_options *options, const bool *given) {
         }
     }
     mpt_exit words = check_words(options);
-    return words != MPT_EXIT_DONE ? words : check_together(options);
+    return words != MPT_EXIT_DONE ? words : check_together(options, given);
 }

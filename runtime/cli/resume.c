@@ -136,6 +136,22 @@ static mpt_status compile_from_origin(resuming *r, mpt_status status) {
     return status;
 }
 
+/* The device was that of the run, whatever --device auto may find here: its way out is another
+ * one than that of a command which begins. */
+static mpt_exit fail_no_device(const resuming *r) {
+    const mpt_error *error = mpt_ctx_error(r->run.ctx);
+    bool cuda = !r->has_checkpoint || mpt_past_run_device(r->from.device) == MPT_DEVICE_CUDA;
+    fflush(stdout);
+    fprintf(stderr, "%s; %s was %s %s: go on %swith --device cpu%s\n",
+            error ? error->text : mpt_status_text(MPT_NO_DEVICE),
+            r->has_checkpoint ? r->from.path : r->run.folder.path,
+            r->has_checkpoint ? "saved on" : "begun with",
+            r->has_checkpoint ? r->from.device : "--device cuda",
+            cuda ? "where there is a GPU, or here " : "",
+            cuda && r->has_checkpoint ? ", whose sums round otherwise" : "");
+    return MPT_EXIT_MACHINE;
+}
+
 static mpt_exit compile(resuming *r, const mpt_options *said) {
     mpt_training *run = &r->run;
     mpt_status status = load_and_compile(r);
@@ -146,6 +162,8 @@ static mpt_exit compile(resuming *r, const mpt_options *said) {
         run->origin = r->past.origin;
     if (status == MPT_OK)
         return MPT_EXIT_DONE;
+    if (status == MPT_NO_DEVICE)
+        return fail_no_device(r);
     mpt_exit result = mpt_cli_fail(run->ctx, status);
     if (status == MPT_NOT_FOUND)
         mpt_progress_note(run->progress,

@@ -58,8 +58,9 @@ void mpt_cli_warn(const mpt_program *program, mpt_progress *progress) {
 void mpt_cli_note_choices(const mpt_program_info *info, mpt_progress *progress) {
     if (info->proxy && *info->why)
         mpt_progress_note(progress, "mptrun: %s", info->why);
-    if (*info->no_device && !progress->quiet)
-        mpt_progress_note(progress, "mptrun: computes on the CPU: %s", info->no_device);
+    if (*info->no_device)
+        mpt_progress_note(progress, "mptrun: warning: the device is the CPU: %s",
+                          info->no_device);
 }
 
 /* Whether the plan, which ends with the warnings, is in front of whoever reads stderr. */

@@ -43,11 +43,11 @@ static const char *find_options(const char *text) {
     return found;
 }
 
-mpt_device mpt_past_run_device(const char *word) {
+int mpt_past_run_device(const char *word) {
     for (int i = MPT_DEVICE_REF; mpt_device_words[i]; i++)
         if (strcmp(mpt_device_words[i], word) == 0)
-            return (mpt_device)i;
-    return MPT_DEVICE_CPU;
+            return i;
+    return -1;
 }
 
 /* One line, "set PATH=VALUE": its pieces stay in the text. */
@@ -65,7 +65,8 @@ static void take_option(mpt_past_run *past, char *line) {
     } else if (strcmp(line, "model") == 0) {
         past->model = strcmp(value, "proxy") == 0 ? MPT_MODEL_PROXY : MPT_MODEL_FULL;
     } else if (strcmp(line, "device") == 0) {
-        past->device = (int)mpt_past_run_device(value);
+        past->device = mpt_past_run_device(value);
+        past->device_word = value;
     } else if (strcmp(line, "weights") == 0) {
         past->given = value;
     } else if (strcmp(line, "inject") == 0 && past->n_inject < MPT_CLI_FAULTS) {
@@ -217,5 +218,11 @@ mpt_exit mpt_past_run_read(mpt_past_run *past, const char *folder) {
         return result;
     take_options(past);
     find_weights(past, folder);
-    return MPT_EXIT_DONE;
+    if (past->device >= 0)
+        return MPT_EXIT_DONE;
+    fprintf(stderr,
+            "mptrun: %s: its options name the device '%s', which this mpt does not know (there "
+            "are ref, cpu, cuda)\n",
+            past->recipe, past->device_word);
+    return MPT_EXIT_WRONG;
 }

@@ -192,10 +192,11 @@ static mpt_status prepare(sampling *s, mpt_progress *progress) {
         status = mpt_trainer_create(s->program, NULL, &s->trainer);
     if (status == MPT_OK)
         status = mpt_trainer_load_weights(s->trainer, s->weights);
-    if (status == MPT_OK && !s->options->quiet) {
+    if (status == MPT_OK) {
         mpt_program_info info = mpt_program_get_info(s->program);
-        mpt_progress_note(progress, "mptrun: %s %s, weights of %s", info.model, info.size_name,
-                          s->weights);
+        if (!s->options->quiet)
+            mpt_progress_note(progress, "mptrun: %s %s, weights of %s", info.model,
+                              info.size_name, s->weights);
         mpt_cli_note_choices(&info, progress);
     }
     return status;

@@ -22,15 +22,16 @@ typedef struct mpt_past_run {
     const char *inject[MPT_CLI_FAULTS];
     mpt_origin origin; /* from where its files were found */
     int model;         /* mpt_model_choice, or -1: not said */
-    int device;        /* mpt_device */
-    int64_t changed;   /* the step after which recipe or device became others; 0: none */
+    int device;        /* mpt_device; AUTO: not said, -1: not known */
+    const char *device_word;
+    int64_t changed; /* the step after which recipe or device became others; 0: none */
 } mpt_past_run;
 
 /* Reads a run folder. MPT_EXIT_WRONG or MPT_EXIT_MACHINE, with the reason on stderr. */
 mpt_exit mpt_past_run_read(mpt_past_run *past, const char *folder);
 
-/* The device that a word of a run folder or a checkpoint means. */
-mpt_device mpt_past_run_device(const char *word);
+/* The device that a word of a run folder or a checkpoint means; -1: none. */
+int mpt_past_run_device(const char *word);
 
 /* The command that runs a recipe.lua of a run folder again, for a shell, where this command
  * line lacks what that run was told: "mptrun run/recipe.lua --set train.steps=20 --device ref".

@@ -231,9 +231,9 @@ static void print_watch(const mpt_training *r) {
 static void print_result(const mpt_training *r, double seconds, double loss) {
     if (r->part)
         return;
-    printf("%s: %s %s, %lld of %lld steps, %.0f tokens, %.1f s of training\n", r->info.recipe,
-           r->info.model, r->info.size_name, (long long)steps_done(r), (long long)r->info.steps,
-           r->last.tokens, seconds);
+    printf("%s: %s %s, %lld of %lld steps, %.0f tokens, %.1f s of training on %s\n",
+           r->info.recipe, r->info.model, r->info.size_name, (long long)steps_done(r),
+           (long long)r->info.steps, r->last.tokens, seconds, r->info.device);
     if (mpt_trainer_done(r->trainer))
         print_loss(r, loss);
     else if (r->n_done)

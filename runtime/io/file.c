@@ -15,6 +15,11 @@ bool mpt_file_exists(const char *path) {
     return stat(path, &st) == 0;
 }
 
+bool mpt_file_is_named(const char *path) {
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
 bool mpt_file_same(const char *a, const char *b) {
     struct stat one, other;
     return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev &&

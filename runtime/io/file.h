@@ -15,6 +15,9 @@ typedef struct mpt_file_map {
 /* Whether something stands at this path that could be opened as a file. */
 bool mpt_file_exists(const char *path);
 
+/* Whether its folder has something of this name, be it a link that leads nowhere. */
+bool mpt_file_is_named(const char *path);
+
 /* Whether two paths, links followed, lead to one thing that is there. */
 bool mpt_file_same(const char *a, const char *b);
 

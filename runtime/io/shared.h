@@ -12,6 +12,12 @@
  * cannot be opened, and `why` holds the system's words for it. */
 void *mpt_shared_open(const char *path, char *why, size_t size);
 
+#define MPT_SHARED_CACHE "/etc/ld.so.cache"
+
+/* The file that the loader comes upon first when a library is asked for by its bare name, sound
+ * or not; `cache` is its list of libraries. False: none was seen. */
+bool mpt_shared_locate(const char *name, const char *cache, char *out, size_t size);
+
 /* The address of what it exports under a name; NULL: no such thing. */
 void *mpt_shared_find(void *library, const char *name);
 

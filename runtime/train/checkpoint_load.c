@@ -247,7 +247,8 @@ static mpt_status check_run(loader *l, const json_t *saved) {
         snprintf(l->came_from, sizeof l->came_from, "%s", moved ? was : "");
     if (status == MPT_OK && moved)
         mpt_log(l->ctx, MPT_LOG_WARNING,
-                "%s: was saved on the device %s and goes on on %s, whose sums round otherwise",
+                "%s: was saved on the device %s, and %s, which goes on from it, rounds sums "
+                "otherwise",
                 l->path, was, is);
     mpt_str_deinit(&text);
     json_decref(now);

@@ -235,6 +235,27 @@ static mpt_status parse(mpt_ctx *ctx, const char *path, const mpt_file_map *map,
     return status;
 }
 
+/* Which device saved it decides where it goes on: what is no device's name is not passed over
+ * for another checkpoint, since its bytes have their sum. */
+static mpt_status check_device(mpt_ctx *ctx, const char *path, const json_t *manifest) {
+    static const char *const known[] = {"ref", "cpu", "cuda"};
+    const json_t *device = json_object_get(manifest, "device");
+    const char *word = json_string_value(device);
+    for (size_t i = 0; word && i < MPT_COUNT(known); i++)
+        if (strcmp(known[i], word) == 0)
+            return MPT_OK;
+    mpt_status status =
+        word ? MPT_FAIL(ctx, MPT_UNSUPPORTED, MPT_NOWHERE,
+                        "%s: device: '%.40s' is no device that this mpt knows (there are ref, "
+                        "cpu, cuda)",
+                        path, word)
+             : MPT_FAIL(ctx, MPT_UNSUPPORTED, MPT_NOWHERE,
+                        "%s: device: %s, expected ref, cpu or cuda", path,
+                        device ? "is no text" : "is missing");
+    mpt_hint(ctx, "go on with the mpt that wrote it, or from another checkpoint");
+    return status;
+}
+
 /* One file against what the manifest says of it. */
 static mpt_status check_file(mpt_ctx *ctx, const char *folder, const json_t *file) {
     char path[4400], sum_text[17];
@@ -264,6 +285,7 @@ static mpt_status read_whole(mpt_ctx *ctx, const char *folder, const char *path,
     mpt_file_map_close(&map);
     if (status != MPT_OK)
         return status;
+    MPT_TRY(check_device(ctx, path, *out));
     const json_t *files = json_object_get(*out, "files");
     if (json_array_size(files) < 2)
         return damaged(ctx, path, "its list of files is none");

@@ -29,7 +29,10 @@ want_status() { [ "$status" -eq "$1" ] || wrong "wanted status $1"; }
 want_out() { grep -qE -- "$1" out || wrong "wanted on stdout: $1"; }
 want_err() { grep -qE -- "$1" err || wrong "wanted on stderr: $1"; }
 want_no_out() { [ ! -s out ] || wrong "wanted nothing on stdout"; }
-want_no_err() { [ ! -s err ] || wrong "wanted nothing on stderr"; }
+# What is said where the module for GPUs was built and there is no GPU is the machine's, not the test's.
+want_no_err() {
+    if grep -qv '^mptrun: warning: the device is the CPU: ' err; then wrong "wanted nothing on stderr"; fi
+}
 
 # recipe FILE: writes a small sound recipe, quick to train and easy to spoil.
 recipe() {

@@ -52,7 +52,7 @@ want_status 2
 want_err "bench --quantizers measures no recipe, and takes no 'small\.lua'"
 try bench small.lua other.lua
 want_status 2
-for given in --set=train.steps=3 --model=full --steps=2 --device=ref --data=x; do
+for given in --set=train.steps=3 --model=full --steps=2 --device=ref --device=auto --data=x; do
     try bench --quantizers "$given"
     want_status 2
     want_err "bench --quantizers takes no ${given%%=*}; see mptrun help bench"

@@ -37,6 +37,23 @@ try check "$PLAN" --target sm80
 want_status 0
 want_out 'not-native: sm80 emulates 312 GEMMs'
 
+# Kernels are here of this machine only: the plan of another GPU names it as what computes, and
+# a dump that listed this machine's would say otherwise.
+for stage in select run train; do
+    try plan "$PLAN" --target sm90 --dump=$stage
+    want_status 2
+    want_err "^stage '$stage' is of kernels, and those of sm90 are not here; leave --target out"
+    want_no_out
+done
+for stage in precise order plan; do
+    try plan "$PLAN" --target sm90 --dump=$stage
+    want_status 0
+    if grep -qE '\b(cpu|ref)\.[a-z]' out; then wrong "a kernel of the CPU"; fi
+done
+try plan "$PLAN" --device cpu --dump=select
+want_status 0
+want_out '\bcpu\.'
+
 # No line is wider than 100 columns, on any device.
 for recipe in "$RECIPES"/*.lua; do
     for target in host sm80 sm90 sm100; do

@@ -36,10 +36,35 @@ want_status 2
 want_err "--model: no model 'ful' \(there are auto, full, proxy\); did you mean 'full'\?"
 try x.lua --device gpu
 want_status 2
-want_err "no device 'gpu' \(there are auto, ref, cpu, cuda\)"
+want_err "no device 'gpu' \(there are auto, ref, cpu, cuda\); did you mean 'cuda'\?"
 try plan x.lua --target sm91
 want_status 2
-want_err "no target 'sm91' \(there are host, sm80, sm90, sm100\); did you mean 'sm90'\?"
+want_err "no target 'sm91' \(there are host, sm80 \(A100, .*\), sm90 \(H100, .*\), sm100 \(B200, .*\)\); did you mean 'sm90'\?"
+
+# meant OPTION RIGHT WORDS...: the words that people use lead to the right one, "-": to none.
+meant() {
+    option=$1 right=$2
+    shift 2
+    for word in "$@"; do
+        try plan x.lua "--$option" "$word"
+        want_status 2
+        if [ "$right" = - ]; then
+            want_err '\); see mptrun --help$'
+        else
+            want_err "; did you mean '$right'\?$"
+        fi
+    done
+}
+meant target sm80 a100 A100-SXM4-80GB 'NVIDIA A100' l40s 'RTX 4090' rtx3090 ampere ada 8.0 8.6 80 89 sm89 sm_86 compute_80 SM80
+meant target sm90 h100 H100 H200 h100-80gb gh200 Hopper 9.0 90 sm_90 sm90a sm9 sm91
+meant target sm100 b200 GB200 blackwell 10.0 10 100 sm_100 sm100a compute_100f
+meant target host cpu local hosst
+meant target - v100 t4 b300 rtx5090 mi300x 7.5 sm75 sm103 sm120 12.0 120 121a gpu cuda tpu x100 h1000 m4 '' 0 9999
+meant device cuda gpu GPU gpus CUDA cuda:0 cuda1 gpu:0 nvidia cdua h100 'RTX 4090' sm90 9.0
+meant device cpu CPU host cpuu
+meant device ref reference reff
+meant device auto any default auot
+meant device - tpu npu xpu mps hip rocm amd metal v100 mi300x sm75 sm120 '' 0 90 xyz
 for threads in 0 -1 two 1x 5000 ''; do
     try x.lua --threads "$threads"
     want_status 2

@@ -18,7 +18,20 @@ static bool away(mpt_module_device *out, char why[MPT_MODULE_WHY]) {
     return false;
 }
 
+static bool mute(mpt_module_device *out, char why[MPT_MODULE_WHY]) {
+    (void)out;
+    (void)why;
+    return false;
+}
+
+static bool unkind(mpt_module_device *out, char why[MPT_MODULE_WHY]) {
+    (void)why;
+    *out = (mpt_module_device){"Abacus", 9, 0, MPT_TARGET_HOST, 1000};
+    return true;
+}
+
 static const mpt_backend backend = {.api = MPT_BACKEND_API, .name = "abacus"};
+static const mpt_backend newer = {.api = MPT_BACKEND_API + 1, .name = "abacus"};
 
 #define TABLE(name, ...)                                                                       \
     EXPORT const mpt_module *mpt_fake_##name(void);                                            \
@@ -41,3 +54,12 @@ TABLE(fewer, MPT_MODULE_API, "9.9", none, mpt_module_numbers, there, &backend)
 TABLE(numbers, MPT_MODULE_API, "9.9", mpt_module_sizes, "add mul ", there, &backend)
 TABLE(empty, MPT_MODULE_API, "9.9", mpt_module_sizes, mpt_module_numbers, there, NULL)
 TABLE(away, MPT_MODULE_API, "9.9", mpt_module_sizes, mpt_module_numbers, away, &backend)
+TABLE(newer, MPT_MODULE_API, "9.9", mpt_module_sizes, mpt_module_numbers, there, &newer)
+TABLE(probeless, MPT_MODULE_API, "9.9", mpt_module_sizes, mpt_module_numbers, NULL, &backend)
+TABLE(mute, MPT_MODULE_API, "9.9", mpt_module_sizes, mpt_module_numbers, mute, &backend)
+TABLE(unkind, MPT_MODULE_API, "9.9", mpt_module_sizes, mpt_module_numbers, unkind, &backend)
+
+EXPORT const mpt_module *mpt_fake_none(void);
+const mpt_module *mpt_fake_none(void) {
+    return NULL;
+}

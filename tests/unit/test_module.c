@@ -11,10 +11,12 @@
 #include "kernels/cuda/capability.h"
 #include "pipeline.h"
 
-static const char no_driver[] = "the abacus has no beads";
+static const char driver_name[] = "the abacus";
+#define FAKE    MPT_TEST_MODULES "/fake_module.so "
+#define WAY_OUT " (build it again with this mpt, or remove it)"
 
 static mpt_module_kind fake(const char *symbol) {
-    return (mpt_module_kind){"fake_module.so", symbol, NULL, no_driver};
+    return (mpt_module_kind){"fake_module.so", symbol, NULL, driver_name};
 }
 
 /* What is said of a module that is found and not taken. */
@@ -43,7 +45,7 @@ static void test_look_when_a_module_fits_then_its_device_is_told(void **s) {
 
 static void test_look_when_there_is_no_file_then_said(void **s) {
     (void)s;
-    static const mpt_module_kind kind = {"libmpt_none.so", "mpt_none", NULL, no_driver};
+    static const mpt_module_kind kind = {"libmpt_none.so", "mpt_none", NULL, driver_name};
     static const char why[] = "libmpt_none.so is not there (this mpt was built without it)";
     char deep[5000];
     const char *const folders[] = {MPT_TEST_MODULES, NULL, "", "/no/such/folder", deep};
@@ -61,7 +63,7 @@ static void test_look_when_there_is_no_file_then_said(void **s) {
 /* The file that the code is in is this program, which lies beside itself. */
 static void test_look_when_no_folder_is_given_then_beside_the_program(void **s) {
     (void)s;
-    static const mpt_module_kind kind = {"test_module", "mpt_none", NULL, no_driver};
+    static const mpt_module_kind kind = {"test_module", "mpt_none", NULL, driver_name};
     char folder[4096];
     mpt_module_answer answer;
     assert_true(mpt_shared_own_folder(folder, sizeof folder));
@@ -69,45 +71,28 @@ static void test_look_when_no_folder_is_given_then_beside_the_program(void **s) 
     mpt_module_look(&kind, NULL, &answer);
     assert_true(answer.found);
     assert_null(answer.module);
-    assert_non_null(
-        strstr(answer.why, "cannot dynamically load")); /* a program is no library */
+    assert_non_null(strstr(answer.why, "/test_module ")); /* a program is no library */
+    assert_true(strstr(answer.why, " is no shared library" WAY_OUT) ||
+                strstr(answer.why, " cannot be opened: cannot dynamically load"));
 }
 
 static void test_look_when_there_is_no_driver_then_the_module_is_not_opened(void **s) {
     (void)s;
     /* The symbol is missing, too, which nobody comes to see. */
     static const mpt_module_kind kind = {"fake_module.so", "mpt_none", "libnone.so.1",
-                                         no_driver};
-    assert_refused(&kind, no_driver);
+                                         driver_name};
+    assert_refused(&kind, "the abacus is not installed");
     static const mpt_module_kind driven = {"fake_module.so", "mpt_none", "libm.so.6",
-                                           no_driver};
-    assert_refused(&driven, "fake_module.so is no module of mpt: it has no mpt_none");
+                                           driver_name};
+    assert_refused(&driven, FAKE "is no module of mpt: it has no mpt_none" WAY_OUT);
 }
 
 static void test_look_when_a_library_it_needs_is_missing_then_named(void **s) {
     (void)s;
-    static const mpt_module_kind kind = {"fake_needs.so", "mpt_fake_module", NULL, no_driver};
-    assert_refused(&kind, "fake_needed.so: cannot open shared object file: No such file or "
-                          "directory");
-}
-
-static void test_look_when_the_file_is_no_library_then_said(void **s) {
-    (void)s;
-    char folder[] = "/tmp/mpt-module-XXXXXX", path[64];
-    static const mpt_module_kind kind = {"garbage.so", "mpt_none", NULL, no_driver};
-    mpt_module_answer answer;
-    assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/garbage.so", folder);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs("no library at all", file);
-    assert_int_equal(fclose(file), 0);
-    mpt_module_look(&kind, folder, &answer);
-    assert_true(answer.found);
-    assert_null(answer.module);
-    assert_non_null(strstr(answer.why, "garbage.so: "));
-    assert_int_equal(unlink(path), 0);
-    assert_int_equal(rmdir(folder), 0);
+    static const mpt_module_kind kind = {"fake_needs.so", "mpt_fake_module", NULL, driver_name};
+    assert_refused(&kind, MPT_TEST_MODULES
+                   "/fake_needs.so cannot be opened: fake_needed.so: cannot open shared object "
+                   "file: No such file or directory" WAY_OUT);
 }
 
 static void
@@ -116,17 +101,27 @@ test_look_when_the_module_is_of_another_build_then_the_difference_is_named(void 
     static const struct {
         const char *symbol, *why;
     } rows[] = {
-        {"mpt_fake_nothing", "fake_module.so is no module of mpt: it has no mpt_fake_nothing"},
-        {"mpt_fake_version", "fake_module.so speaks version 2 of the interface to modules, and "
-                             "mpt " MPT_VERSION_STRING " version 1"},
-        {"mpt_fake_size", "fake_module.so was built from other sources (of mpt 9.9, this "
-                          "is " MPT_VERSION_STRING "): its mpt_ctx differs"},
-        {"mpt_fake_fewer", "fake_module.so was built from other sources (of mpt 9.9, this "
-                           "is " MPT_VERSION_STRING "): its mpt_ctx differs"},
-        {"mpt_fake_numbers", "fake_module.so was built from other sources (of mpt 9.9, this "
-                             "is " MPT_VERSION_STRING "): its list of ops and formats differs"},
-        {"mpt_fake_empty", "fake_module.so has no kernels"},
+        {"mpt_fake_nothing", FAKE "is no module of mpt: it has no mpt_fake_nothing" WAY_OUT},
+        {"mpt_fake_none", FAKE "is no module of mpt: its mpt_fake_none gives no table" WAY_OUT},
+        {"mpt_fake_version",
+         FAKE "speaks version 2 of the interface to modules, and mpt " MPT_VERSION_STRING
+              " version 1" WAY_OUT},
+        {"mpt_fake_size",
+         FAKE "was built from other sources (of mpt 9.9, this is " MPT_VERSION_STRING
+              "): its mpt_ctx differs" WAY_OUT},
+        {"mpt_fake_fewer",
+         FAKE "was built from other sources (of mpt 9.9, this is " MPT_VERSION_STRING
+              "): its mpt_ctx differs" WAY_OUT},
+        {"mpt_fake_numbers",
+         FAKE "was built from other sources (of mpt 9.9, this is " MPT_VERSION_STRING
+              "): its list of ops and formats differs" WAY_OUT},
+        {"mpt_fake_empty", FAKE "has no kernels" WAY_OUT},
+        {"mpt_fake_probeless", FAKE "has no probe" WAY_OUT},
+        {"mpt_fake_newer", FAKE "has a backend of version 3 of that interface, and "
+                                "mpt " MPT_VERSION_STRING " takes version 2" WAY_OUT},
         {"mpt_fake_away", "there is no abacus"},
+        {"mpt_fake_mute", "fake_module.so has found no device"},
+        {"mpt_fake_unkind", "fake_module.so does not say which kind of GPU it has found"},
     };
     for (size_t i = 0; i < MPT_COUNT(rows); i++) {
         mpt_module_kind kind = fake(rows[i].symbol);
@@ -241,8 +236,8 @@ static void test_compile_when_a_module_has_no_device_then_auto_says_why(void **s
     mpt_program_info info = mpt_program_get_info(f.program);
     assert_string_equal(info.device, "cpu");
     assert_true(strcmp(info.no_device, "the NVIDIA driver is not installed") == 0 ||
-                strcmp(info.no_device, "libmpt_cuda.so is no module of mpt: it has no "
-                                       "mpt_cuda_module") == 0);
+                strstr(info.no_device, "/libmpt_cuda.so is no module of mpt: it has no "
+                                       "mpt_cuda_module" WAY_OUT));
     mpt_device_info gpu;
     assert_mpt_ok(f.ctx, mpt_device_find(f.ctx, MPT_DEVICE_CUDA, &gpu));
     assert_false(gpu.there);
@@ -319,7 +314,6 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(test_look_when_no_folder_is_given_then_beside_the_program),
     cmocka_unit_test(test_look_when_there_is_no_driver_then_the_module_is_not_opened),
     cmocka_unit_test(test_look_when_a_library_it_needs_is_missing_then_named),
-    cmocka_unit_test(test_look_when_the_file_is_no_library_then_said),
     cmocka_unit_test(
         test_look_when_the_module_is_of_another_build_then_the_difference_is_named),
     cmocka_unit_test(test_look_when_the_module_is_that_of_cuda_then_it_fits_and_probes),

@@ -41,8 +41,8 @@ MPT_API MPT_CHECKED mpt_status mpt_checkpoint_find(mpt_ctx *ctx, const char *fol
                                                    mpt_checkpoint_info *out);
 
 /* One checkpoint by its own folder, read as a whole and checked. MPT_DATA says which file is
- * damaged, MPT_NOT_FOUND that there is none, MPT_UNSUPPORTED that a later mpt has written it.
- */
+ * damaged, MPT_NOT_FOUND that there is none, MPT_UNSUPPORTED that a later mpt has written it,
+ * or that it was saved on a device that this one does not know. */
 MPT_API MPT_CHECKED mpt_status mpt_checkpoint_read(mpt_ctx *ctx, const char *path,
                                                    mpt_checkpoint_info *out);
 

@@ -258,7 +258,7 @@ typedef struct mpt_program_info {
     const char *recipe, *model, *size_name, *device;
     bool proxy;            /* this is the proxy, not the full model */
     const char *why;       /* why AUTO chose it, one sentence; "" where it did not choose */
-    const char *no_device; /* what the device AUTO lacks to be the GPU, where the module for it
+    const char *no_device; /* why AUTO is not the GPU, half a sentence, where the module for one
                               is there: "the NVIDIA driver is not installed"; else "" */
     int64_t parameters;
     int n_blocks, n_linear_layers, n_phases;
@@ -298,6 +298,9 @@ typedef enum mpt_print {
     MPT_PRINT_SCHEDULE_JSON
 } mpt_print;
 typedef bool (*mpt_write_fn)(void *ud, const char *text, size_t length);
+/* `arg` names the stage of MPT_PRINT_STAGE. MPT_INVALID: there is none of that name, or it
+ * shows kernels (select, run, train) and the program's target is a GPU that it was not compiled
+ * for. */
 MPT_API MPT_CHECKED mpt_status mpt_program_print(const mpt_program *program, mpt_print what,
                                                  const char *arg, mpt_write_fn write, void *ud);
 /* Why layers compute as they do: for each operand slot the value of every field, the file and
