@@ -2,8 +2,8 @@
  * quantizers, for E4M3, E5M2 and E2M1.
  *
  * The same codes as mpt_quantize_code gives, in fewer instructions: by the instruction of the
- * hardware where there is one (FP8 from SM89 on, E2M1 on SM100a); else E2M1 by one float addition
- * that rounds at the right place. Tests hold both against mpt_encode and
+ * hardware where there is one (FP8 from SM89 on, E2M1 on SM100a); else E2M1 by one float
+ * addition that rounds at the right place. Tests hold both against mpt_encode and
  * mpt_encode_stochastic. */
 #ifndef MPT_KERNELS_CUDA_QUANTIZE_GROUP_H
 #define MPT_KERNELS_CUDA_QUANTIZE_GROUP_H

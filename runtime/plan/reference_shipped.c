@@ -16,6 +16,7 @@ const mpt_reference_word mpt_reference_models[] = {
 };
 
 const mpt_reference_word mpt_reference_recipes[] = {
+    {"bf16_1b2", "bf16_1b2.lua", "nvfp4_1b2 in BF16, which it is measured against"},
     {"deepseek_v3", "deepseek_v3.lua",
      "FP8 tiles in a mixture of experts, sums promoted every 128 products (arXiv 2412.19437)"},
     {"fp8_12b", "fp8_12b.lua",
@@ -87,7 +88,6 @@ const mpt_reference_word mpt_reference_recipes[] = {
      "the same, all products in BF16 for the last hundredth"},
     {"nvfp4_1b2", "nvfp4_1b2.lua",
      "NVFP4 on the 1.2B Transformer of the paper's ablations (arXiv 2509.25149)"},
-    {"nvfp4_1b2_bf16", "nvfp4_1b2_bf16.lua", "the same in BF16"},
     {"nvfp4_1b2_plain", "nvfp4_1b2_plain.lua", "the same without any of what the paper adds"},
     {"nvfp4_8b", "nvfp4_8b.lua", "NVFP4 pretraining of an 8B hybrid (arXiv 2509.25149)"},
     {NULL, NULL, NULL},

@@ -103,6 +103,20 @@ static double entropy_of(const mpt_program *program) {
                           : unigram;
 }
 
+/* Kernels of a device do not reach the channel: each rank would go on with its own gradients,
+ * norm and scales. */
+mpt_status mpt_trainer_expect_ranks(const mpt_trainer *trainer) {
+    const mpt_backend *backend = trainer->program->phases[0]->backend;
+    if (trainer->comm->count < 2 || !backend || !backend->device)
+        return MPT_OK;
+    mpt_status status = MPT_FAIL(trainer->ctx, MPT_UNSUPPORTED, MPT_NOWHERE,
+                                 "training on the device %s takes one rank, and this is rank "
+                                 "%d of %d",
+                                 backend->name, trainer->comm->rank, trainer->comm->count);
+    mpt_hint(trainer->ctx, "train with one rank, or all ranks with --device cpu");
+    return status;
+}
+
 static mpt_status create_parts(mpt_trainer *trainer) {
     const mpt_program *program = trainer->program;
     const mpt_train *train = &program->train;

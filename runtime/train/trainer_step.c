@@ -329,24 +329,15 @@ static mpt_status end_step(mpt_trainer *trainer, const mpt_step_result *r, int p
     return status;
 }
 
-/* Kernels of a device do not reach the channel: each rank would go on with its own gradients,
- * norm and scales. */
-mpt_status mpt_trainer_expect_ranks(const mpt_trainer *trainer) {
-    const mpt_backend *backend = trainer->program->phases[0]->backend;
-    if (trainer->comm->count < 2 || !backend || !backend->device)
-        return MPT_OK;
-    mpt_status status = MPT_FAIL(trainer->ctx, MPT_UNSUPPORTED, MPT_NOWHERE,
-                                 "training on the device %s takes one rank, and this is rank "
-                                 "%d of %d",
-                                 backend->name, trainer->comm->rank, trainer->comm->count);
-    mpt_hint(trainer->ctx, "train with one rank, or all ranks with --device cpu");
-    return status;
+/* What has to hold before a step. */
+static mpt_status begin_step(mpt_trainer *trainer) {
+    MPT_TRY(mpt_trainer_expect_ranks(trainer));
+    MPT_TRY(mpt_trainer_tell_device(trainer));
+    return enter_phase(trainer);
 }
 
 mpt_status mpt_trainer_step_batch(mpt_trainer *trainer, mpt_step_result *out) {
-    MPT_TRY(mpt_trainer_expect_ranks(trainer));
-    MPT_TRY(mpt_trainer_tell_device(trainer));
-    MPT_TRY(enter_phase(trainer));
+    MPT_TRY(begin_step(trainer));
     const mpt_graph *graph = mpt_trainer_graph(trainer);
     mpt_executor *executor = trainer->executors[trainer->phase];
     mpt_run_env env = mpt_trainer_env(trainer);

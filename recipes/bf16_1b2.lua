@@ -1,6 +1,6 @@
--- recipes/nvfp4_1b2_bf16.lua
+-- recipes/bf16_1b2.lua
 -- What nvfp4_1b2 and nvfp4_1b2_plain are measured against: the same in BF16 (arXiv 2509.25149).
 return derive(require "recipes.nvfp4_1b2", {
-  name = "nvfp4_1b2_bf16",
+  name = "bf16_1b2",
   precision = { rules = replace { rule { "linear", use = bf16 } } },
 })
