@@ -136,7 +136,7 @@ back moves 10
 if grep -q '"event":"device"' whole/metrics.jsonl; then wrong "a run that stays has moved"; fi
 try resume moves --device ref --quiet
 want_status 0
-want_err 'was saved on the device cpu and goes on on ref, whose sums round otherwise'
+want_err 'was saved on the device cpu, and ref, which goes on from it, rounds sums otherwise'
 [ "$(grep -c "$moved" moves/metrics.jsonl)" = 1 ] || wrong "the metrics do not say it"
 grep -A 1 "$moved" moves/metrics.jsonl | tail -n 1 | grep -q '"event":"step","step":10,' || wrong "not before the step"
 grep -q 'from cpu to ref, whose sums round otherwise' moves/report.html || wrong "the page does not say it"

@@ -54,6 +54,9 @@ refused 'a.c:1:' sh "$style/words.sh" "$work/tree"
 tree kernels/cuda/a.cu <<'END'
 __global__ void k(float *x, float a) { *x = *x / a; *x = __fdividef(*x, a); }
 END
+refused 'a.cu: there is no PTX' sh "$style/ptx.sh" "$work/tree" --kept "$work" kernels/cuda/a.cu
+printf '.file 1 "b/a.cu"\n.loc 1 7 3\nfma.rn.f32 %%f1, %%f2;\n' >"$work/a.compute_80.ptx"
+refused 'a.cu:7: fma.rn.f32' sh "$style/ptx.sh" "$work/tree" --kept "$work" kernels/cuda/a.cu
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
     refused 'a.cu:1: div.approx.f32' sh "$style/ptx.sh" "$work/tree" kernels/cuda/a.cu
     refused 'no kernel' sh "$style/ptx.sh" "$work/tree"

@@ -1,13 +1,16 @@
 #!/bin/sh
-# ptx.sh ROOT [FILE...]: kernels that promise the bits of the CPU compute with single IEEE
-# operations: what nvcc makes of them holds no contracted multiply-add, no approximate division,
-# root or function, and no flush to zero. FILEs are checked in place of those listed here.
+# ptx.sh ROOT [--kept FOLDER | FILE...]: kernels that promise the bits of the CPU compute with
+# single IEEE operations: what nvcc makes of them holds no contracted multiply-add, no approximate
+# division, root or function, and no flush to zero. FOLDER has what a build has kept, of each kind
+# of GPU; else they are compiled. FILEs are checked in place of those listed here.
 # Exits 77 where there is no nvcc.
 set -eu
 cd "$1"
 shift
+kept=
+[ "${1:-}" != --kept ] || { kept=$2 && shift 2; }
 PATH=$PATH:/usr/local/cuda/bin
-if ! command -v nvcc >/dev/null; then
+if [ -z "$kept" ] && ! command -v nvcc >/dev/null; then
     echo "skipped: there is no nvcc, so nothing makes PTX of the kernels"
     exit 77
 fi
@@ -31,17 +34,33 @@ flags=$(cat $build 2>/dev/null | grep -oE -e '-(fmad|ftz|prec-div|prec-sqrt)=[a-
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 bad=0
-for file in "$@"; do
+# made FILE: the PTX of a kernel's file, of each kind of GPU.
+made() {
+    name=$(basename "$1" .cu)
+    if [ -n "$kept" ]; then
+        find "$kept" -name "$name.ptx" -o -name "$name.compute_*.ptx"
+        return
+    fi
     # shellcheck disable=SC2086 # flags are words
-    nvcc -ptx -arch=compute_90a -lineinfo -std=c++17 -O3 $flags \
-        -I. -Iruntime -Iruntime/include "$file" -o "$out/ptx"
+    nvcc -ptx -arch=compute_90a -lineinfo -std=c++17 -O3 $flags -DR123_USE_SSE=0 \
+        -I. -Iruntime -Iruntime/include "$1" -o "$out/ptx" && echo "$out/ptx"
+}
+
+for file in "$@"; do
+    made "$file" >"$out/list"
+    [ -s "$out/list" ] || { echo "$file: there is no PTX of it"; bad=1; }
     # The nearest .loc above an instruction names the source line; names of files stand last.
-    awk -v file="$file" -v forbidden="$forbidden" '
-        NR == FNR { if ($1 == ".file") { name[$2] = $3; gsub(/.*\/|"|,/, "", name[$2]) } next }
-        $1 == ".loc" { at = name[$2] ":" $3 }
-        $1 == ".loc" || $1 == ".file" || /^[ \t]*\/\// { next }
-        $0 ~ forbidden && !seen[at $1]++ { print file ": " at ": " $1 " " $2 $3; found = 1 }
-        END { exit found }' "$out/ptx" "$out/ptx" || bad=1
+    while read -r ptx; do
+        awk -v file="$file" -v forbidden="$forbidden" '
+            NR == FNR {
+                if ($1 == ".file") { name[$2] = $3; gsub(/.*\/|"|,/, "", name[$2]) }
+                next
+            }
+            $1 == ".loc" { at = name[$2] ":" $3 }
+            $1 == ".loc" || $1 == ".file" || /^[ \t]*\/\// { next }
+            $0 ~ forbidden && !seen[at $1]++ { print file ": " at ": " $1 " " $2 $3; found = 1 }
+            END { exit found }' "$ptx" "$ptx" || bad=1
+    done <"$out/list"
 done
 [ $bad -eq 0 ] || echo "these round otherwise than the CPU: compile without contraction, fast math and intrinsics"
 exit $bad

@@ -40,8 +40,8 @@ calls)
     [ -z "$found" ] || fail_with "the library never prints, exits, aborts or reads the environment
 $found"
     found=$(nm -A -u "$@" 2>/dev/null | awk '
-        $NF ~ /^(dlopen|dlmopen|dlsym|dlvsym|dlclose)(@|$)/ && $1 !~ /:shared\.c\.o:$/ { print $1 " " $NF }')
-    [ -z "$found" ] || fail_with "shared libraries are opened in io/shared.c only
+        $NF ~ /^(dlopen|dlmopen|dlsym|dlvsym|dlclose)(@|$)/ && $1 !~ /:shared(_locate)?\.c\.o:$/ { print $1 " " $NF }')
+    [ -z "$found" ] || fail_with "shared libraries are opened in io/shared*.c only
 $found"
     ;;
 lua)

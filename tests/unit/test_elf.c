@@ -121,76 +121,78 @@ static void test_check_when_a_real_library_is_cut_off_then_broken(void **state) 
     teardown(&f);
 }
 
-/* One member of the header is spoilt at a time. */
+static const char none[] = "is no shared library", inside[] = "is cut off inside its header",
+                  beyond[] = "is cut off: it has 4096 bytes, and its header speaks of more";
+static const ElfW(Off) far = (ElfW(Off)) - 1;
+enum { HEADER_FAULTS = 10, SEGMENT_FAULTS = 5 };
+
+/* Spoils one member of the header; gives what is said of it. */
+static const char *spoil_header(fixture *f, int fault) {
+    ElfW(Ehdr) *h = &f->it.header;
+    switch (fault) {
+    case 0:
+        h->e_ident[EI_MAG0] = 'x';
+        return none;
+    case 1:
+        h->e_ident[EI_VERSION] = 9;
+        return none;
+    case 2:
+        h->e_type = ET_REL;
+        return none;
+    case 3:
+        h->e_phentsize = 8;
+        return none;
+    case 4:
+        h->e_phnum = 0;
+        return none;
+    case 5:
+        h->e_phnum = PN_XNUM;
+        return none;
+    case 6:
+        h->e_phnum = 200;
+        memset(f->it.rest, 0, sizeof f->it.rest);
+        return inside;
+    case 7:
+        h->e_phoff = FILE_BYTES;
+        return inside;
+    case 8:
+        h->e_phoff = far;
+        return inside;
+    default:
+        h->e_phoff = far - 2 * sizeof f->it.segments[0];
+        return inside;
+    }
+}
+
+/* The same of a segment. */
+static const char *spoil_segment(fixture *f, int fault) {
+    ElfW(Phdr) *load = &f->it.segments[0], *note = &f->it.segments[2];
+    switch (fault) {
+    case 0:
+        note->p_offset = far;
+        return beyond;
+    case 1:
+        note->p_filesz = far;
+        return beyond;
+    case 2:
+        note->p_offset = FILE_BYTES - 7;
+        return beyond;
+    case 3:
+        load->p_memsz = FILE_BYTES - 1;
+        return "is no shared library: its header contradicts itself";
+    default:
+        f->it.segments[1].p_type = PT_NULL;
+        return none;
+    }
+}
+
 static void test_check_when_the_header_is_malformed_then_broken(void **state) {
     (void)state;
-    static const char none[] = "is no shared library",
-                      inside[] = "is cut off inside its header",
-                      beyond[] = "is cut off: it has 4096 bytes, and its header speaks of more";
-    static const ElfW(Off) far = (ElfW(Off)) - 1;
-    enum { CASES = 15 };
-    for (int i = 0; i < CASES; i++) {
-        const char *want = none;
+    for (int i = 0; i < HEADER_FAULTS + SEGMENT_FAULTS; i++) {
         fixture f;
         setup(&f);
-        ElfW(Ehdr) *h = &f.it.header;
-        ElfW(Phdr) *load = &f.it.segments[0], *note = &f.it.segments[2];
-        switch (i) {
-        case 0:
-            h->e_ident[EI_MAG0] = 'x';
-            break;
-        case 1:
-            h->e_ident[EI_VERSION] = 9;
-            break;
-        case 2:
-            h->e_type = ET_REL;
-            break;
-        case 3:
-            h->e_phentsize = 8;
-            break;
-        case 4:
-            h->e_phnum = 0;
-            break;
-        case 5:
-            h->e_phnum = PN_XNUM;
-            break;
-        case 6:
-            h->e_phnum = 200;
-            want = inside;
-            memset(f.it.rest, 0, sizeof f.it.rest);
-            break;
-        case 7:
-            h->e_phoff = FILE_BYTES;
-            want = inside;
-            break;
-        case 8:
-            h->e_phoff = far;
-            want = inside;
-            break;
-        case 9:
-            h->e_phoff = far - 2 * sizeof *load;
-            want = inside;
-            break;
-        case 10:
-            note->p_offset = far;
-            want = beyond;
-            break;
-        case 11:
-            note->p_filesz = far;
-            want = beyond;
-            break;
-        case 12:
-            note->p_offset = FILE_BYTES - 7;
-            want = beyond;
-            break;
-        case 13:
-            load->p_memsz = FILE_BYTES - 1;
-            want = "is no shared library: its header contradicts itself";
-            break;
-        default:
-            f.it.segments[1].p_type = PT_NULL;
-            break;
-        }
+        const char *want = i < HEADER_FAULTS ? spoil_header(&f, i)
+                                             : spoil_segment(&f, i - HEADER_FAULTS);
         assert_int_equal(check(&f, want), MPT_ELF_BROKEN);
         teardown(&f);
     }
