@@ -191,8 +191,8 @@ static void test_check_when_the_header_is_malformed_then_broken(void **state) {
     for (int i = 0; i < HEADER_FAULTS + SEGMENT_FAULTS; i++) {
         fixture f;
         setup(&f);
-        const char *want = i < HEADER_FAULTS ? spoil_header(&f, i)
-                                             : spoil_segment(&f, i - HEADER_FAULTS);
+        const char *want =
+            i < HEADER_FAULTS ? spoil_header(&f, i) : spoil_segment(&f, i - HEADER_FAULTS);
         assert_int_equal(check(&f, want), MPT_ELF_BROKEN);
         teardown(&f);
     }
