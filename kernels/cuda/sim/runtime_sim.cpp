@@ -180,8 +180,10 @@ extern "C" bool mpt_gpu_record(mpt_gpu *gpu) {
     device *d = device_of(gpu);
     if (is_recording(d))
         return fail(gpu, "the stream is recorded already");
+    if (gpu->error)
+        return false;
     d->recording = new records;
-    return !gpu->error;
+    return true;
 }
 
 extern "C" void *mpt_gpu_recorded(mpt_gpu *gpu) {
