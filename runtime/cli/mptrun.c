@@ -223,7 +223,7 @@ static mpt_status settle_device(mpt_ctx *ctx, mpt_options *options) {
     return cuda && options->target < 0 ? speak_of_gpu(ctx, options) : MPT_OK;
 }
 
-static mpt_exit run_command(mpt_options *options) {
+static mpt_exit run_command(mpt_options *options, char **argv) {
     mpt_ctx_options context = MPT_CTX_OPTIONS_INIT;
     mpt_ctx *ctx = NULL;
     char libraries[4096];
@@ -236,6 +236,7 @@ static mpt_exit run_command(mpt_options *options) {
         mpt_options_help(stdout, options->topic);
         return MPT_EXIT_DONE;
     }
+    mpt_cli_wait_briefly(argv); /* what has been answered above needs no second start */
     note_threads(options);
     context.log = log_line;
     context.log_ud = &progress;
@@ -254,11 +255,10 @@ static mpt_exit run_command(mpt_options *options) {
 
 int main(int argc, char **argv) {
     mpt_options options;
-    mpt_cli_wait_briefly(argv);
     /* A limit on file sizes is met as a full disk is: the write fails and says why. */
     signal(SIGXFSZ, SIG_IGN);
     mpt_exit result = mpt_options_parse(&options, argc, argv);
     if (result == MPT_EXIT_DONE)
-        result = mpt_cli_flush(run_command(&options));
+        result = mpt_cli_flush(run_command(&options, argv));
     return (int)result;
 }

@@ -2,8 +2,8 @@
 #ifndef MPT_CLI_WAITING_H
 #define MPT_CLI_WAITING_H
 
-/* To be called first in main. Starts the program anew, once, with a short wait where the user
- * chose none; comes back where that is not needed or not possible. */
+/* To be called before anything is done or said. Starts the program anew, once, with a short
+ * wait where the user chose none; comes back where that is not needed or not possible. */
 void mpt_cli_wait_briefly(char **argv);
 
 #endif
