@@ -200,4 +200,15 @@ static inline void case_end(compare_case *c, mpt_comparison *comparison) {
     case_close(c);
 }
 
+/* What a text says and what it does not. */
+static inline void has(const char *text, const char *part) {
+    if (!strstr(text, part))
+        fail_msg("'%s' is not in: %s", part, text);
+}
+
+static inline void lacks(const char *text, const char *part) {
+    if (strstr(text, part))
+        fail_msg("'%s' is in: %s", part, text);
+}
+
 #endif

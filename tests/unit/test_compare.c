@@ -6,11 +6,6 @@
 #include "report/compare.h"
 #include "writers.h"
 
-static void has(const char *text, const char *part) {
-    if (!strstr(text, part))
-        fail_msg("'%s' is not in: %s", part, text);
-}
-
 /* Two recipes and `n` seeds; the other's final losses are above the base's by these shares. */
 static mpt_comparison *compare_pairs(compare_case *c, const double *above, int n,
                                      double within) {

@@ -7,16 +7,6 @@
 #include "report/compare.h"
 #include "writers.h"
 
-static void has(const char *text, const char *part) {
-    if (!strstr(text, part))
-        fail_msg("'%s' is not in: %s", part, text);
-}
-
-static void lacks(const char *text, const char *part) {
-    if (strstr(text, part))
-        fail_msg("'%s' is in: %s", part, text);
-}
-
 /* Of one recipe and one schedule, whatever its name. */
 static case_run run_on(const char *device, const char *name, int recipe, double loss) {
     return (case_run){.name = name,

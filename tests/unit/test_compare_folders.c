@@ -8,16 +8,6 @@
 #include "report/compare.h"
 #include "writers.h"
 
-static void has(const char *text, const char *part) {
-    if (!strstr(text, part))
-        fail_msg("'%s' is not in: %s", part, text);
-}
-
-static void lacks(const char *text, const char *part) {
-    if (strstr(text, part))
-        fail_msg("'%s' is in: %s", part, text);
-}
-
 static const char low[] = "\"train.lr.peak\":\"0.001\",\"train.seed\":\"1\"",
                   high[] = "\"train.lr.peak\":\"0.01\",\"train.seed\":\"2\"";
 

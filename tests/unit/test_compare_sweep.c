@@ -4,11 +4,6 @@
 
 #include "compare_case.h"
 
-static void has(const char *text, const char *part) {
-    if (!strstr(text, part))
-        fail_msg("'%s' is not in: %s", part, text);
-}
-
 /* One recipe with final losses of two seeds; a second one of 0 leaves that seed out. */
 static void add(compare_case *c, const char *name, int recipe, double one, double other) {
     for (int s = 0; s < (other > 0 ? 2 : 1); s++)

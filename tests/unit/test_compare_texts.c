@@ -8,11 +8,6 @@
 #include "compare_case.h"
 #include "writers.h"
 
-static void has(const char *text, const char *part) {
-    if (!strstr(text, part))
-        fail_msg("'%s' is not in: %s", part, text);
-}
-
 static void add(compare_case *c, const char *name, int recipe, double loss, const char *a) {
     case_add_run(
         c,

@@ -6,26 +6,15 @@
 #include <unistd.h>
 
 #include "exec/backend.h"
-#include "exec/module.h"
 #include "io/shared.h"
 #include "kernels/cuda/capability.h"
+#include "module_case.h"
 #include "pipeline.h"
 
-static const char driver_name[] = "the abacus";
-#define FAKE    MPT_TEST_MODULES "/fake_module.so "
-#define WAY_OUT " (build it again with this mpt, or remove it)"
+#define FAKE MPT_TEST_MODULES "/fake_module.so "
 
 static mpt_module_kind fake(const char *symbol) {
     return (mpt_module_kind){"fake_module.so", symbol, NULL, driver_name};
-}
-
-/* What is said of a module that is found and not taken. */
-static void assert_refused(const mpt_module_kind *kind, const char *why) {
-    mpt_module_answer answer;
-    mpt_module_look(kind, MPT_TEST_MODULES, &answer);
-    assert_true(answer.found);
-    assert_null(answer.module);
-    assert_string_equal(answer.why, why);
 }
 
 static void test_look_when_a_module_fits_then_its_device_is_told(void **s) {

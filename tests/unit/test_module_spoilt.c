@@ -6,19 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "exec/module.h"
-
-static const char driver_name[] = "the abacus";
-#define WAY_OUT " (build it again with this mpt, or remove it)"
-
-/* What is said of a module that is found and not taken. */
-static void assert_refused(const mpt_module_kind *kind, const char *why) {
-    mpt_module_answer answer;
-    mpt_module_look(kind, MPT_TEST_MODULES, &answer);
-    assert_true(answer.found);
-    assert_null(answer.module);
-    assert_string_equal(answer.why, why);
-}
+#include "module_case.h"
 
 /* This program again, for one case, in an environment of its own. */
 static void run_again(const char *variables, const char *test) {
