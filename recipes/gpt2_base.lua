@@ -9,7 +9,7 @@ return recipe {
   model   = gpt2 "base",                           -- 4 blocks, 128 wide, 4 heads, 128 positions
 
   train = {
-    steps = 1000, batch = 16, micro_batch = 16, sequence = 128,
+    steps = 1000, batch = 16, sequence = 128,
     optimizer = adamw { betas = {0.9, 0.95}, eps = 1e-8, weight_decay = 0.1 },
     lr = cosine { peak = 4e-3, final = 4e-4, warmup = 0.1 },
     clip = 1.0,

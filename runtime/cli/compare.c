@@ -77,6 +77,7 @@ static mpt_exit compare_recipes(mpt_ctx *ctx, const mpt_options *options,
     mpt_exit result;
     runs.n_seeds = options->seeds > 0 ? options->seeds : 1;
     runs.n_all = options->n_words * runs.n_seeds;
+    mpt_signals_begin(&runs.signals, "step");
     if (!mpt_runs_begin(&runs, options->n_words)) {
         mpt_runs_end(&runs);
         return MPT_EXIT_MACHINE;

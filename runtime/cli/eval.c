@@ -150,12 +150,10 @@ static bool watched(void *ud, int64_t done, int64_t all) {
 
 static mpt_status measure(evaluation *e) {
     mpt_progress_begin_file(e->progress, e->options->quiet, mpt_cli_seconds());
-    mpt_signals_begin(&e->signals, "window");
     mpt_signals_training(&e->signals, true);
     mpt_status status = mpt_trainer_measure(e->trainer, watched, e, &e->result);
     mpt_signals_training(&e->signals, false);
     mpt_progress_end(e->progress);
-    mpt_signals_end(&e->signals);
     return status;
 }
 
@@ -192,7 +190,9 @@ static mpt_exit run(evaluation *e) {
 
 mpt_exit mpt_cli_eval(mpt_ctx *ctx, const mpt_options *options, mpt_progress *progress) {
     evaluation e = {.ctx = ctx, .options = options, .progress = progress, .shaped = *options};
+    mpt_signals_begin(&e.signals, "window");
     mpt_exit result = run(&e);
+    mpt_signals_end(&e.signals);
     mpt_trainer_destroy(e.trainer);
     mpt_program_destroy(e.program);
     mpt_recipe_destroy(e.recipe);

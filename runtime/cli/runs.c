@@ -15,7 +15,6 @@ bool mpt_runs_begin(mpt_runs *runs, int most_members) {
     size_t n_all = (size_t)most_members * (size_t)runs->n_seeds;
     runs->members = calloc((size_t)most_members, sizeof *runs->members);
     runs->runs = calloc(n_all, sizeof *runs->runs);
-    mpt_signals_begin(&runs->signals, "step");
     if (runs->members && runs->runs)
         return true;
     fprintf(stderr, "mptrun: no memory for %zu runs\n", n_all);
@@ -191,6 +190,8 @@ mpt_exit mpt_runs_start(mpt_runs *runs, const char *name, bool sweep) {
 static mpt_exit exit_of(const mpt_comparison *comparison, const mpt_options *options) {
     mpt_comparison_row row;
     bool bound = options->within >= 0;
+    if (bound && !mpt_comparison_get(comparison, 1, &row))
+        return MPT_EXIT_STOPPED; /* a bound that nothing was held against is not kept */
     for (int i = 0; mpt_comparison_get(comparison, i, &row); i++)
         if (row.outcome == MPT_COMPARE_BROKE || row.outcome == MPT_COMPARE_BEYOND ||
             (bound && (row.outcome == MPT_COMPARE_UNFINISHED || row.empty_label ||

@@ -37,8 +37,9 @@ typedef struct mpt_runs {
     bool interrupted;
 } mpt_runs;
 
-/* Room for members with their runs, and the signals. False where memory ran out, which it says.
- */
+/* Room for members with their runs. False where memory ran out, which it says. The signals are
+ * there from before the first recipe is compiled, which may start threads; mpt_runs_end ends
+ * them, too. */
 bool mpt_runs_begin(mpt_runs *runs, int most_members);
 void mpt_runs_end(mpt_runs *runs);
 

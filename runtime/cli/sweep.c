@@ -150,6 +150,7 @@ mpt_exit mpt_cli_sweep(mpt_ctx *ctx, const mpt_options *options, mpt_progress *p
     if (result != MPT_EXIT_DONE)
         return result;
     runs.n_seeds = options->seeds > 0 ? options->seeds : 1;
+    mpt_signals_begin(&runs.signals, "step");
     result = find_members(&runs, &s);
     if (result == MPT_EXIT_DONE)
         result = check_members(&runs);

@@ -129,7 +129,10 @@ static mpt_status note_noise(mpt_comparison *c) {
     const mpt_comparison_row *base = &c->recipes[0].row;
     char spread[MPT_COMPARE_PERCENT];
     if (base->n_planned < 2)
-        return add(c, 0, "one seed says nothing of noise: --seeds 3 gives a band");
+        return add(
+            c, 0,
+            "one seed says nothing of noise: training with --seeds 3, or folders of runs "
+            "of more seeds, give a band");
     if (isnan(base->noise))
         return MPT_OK;
     mpt_compare_percent(base->noise, false, spread);

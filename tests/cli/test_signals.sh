@@ -96,6 +96,15 @@ for signal in INT:130:Ctrl-C:TERM TERM:143:SIGTERM:INT; do
     [ ! -e "none-$name" ] || wrong "a run that was ended before training left a folder"
 done
 
+# A sweep compiles before it trains, which starts threads: they leave the signal alone, too.
+start out sweep "$ROOT/recipes/gpt2_fp8.lua" --each-gemm --data zeros \
+    --set train.batch=2 --out swept
+until_in err 'tokens/s'
+kill -INT "$pid"
+ended
+want_status 0
+want_err '^mptrun: stopping after this step; once more to stop now$'
+
 # Work on a file: the first signal ends it after the tensor at hand, SIGHUP too, the second one
 # at once, and so does a pipe that nobody reads. No part of the output is left.
 {
