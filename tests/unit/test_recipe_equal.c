@@ -90,10 +90,10 @@ static mpt_status draw_gpt2(void *ud, mpt_nn *nn, bool proxy) {
         nn, mpt_model_linear(nn, "lm_head", x, MPT_LINEAR(.head = true, .tied = "wte.weight")));
 }
 
-static const mpt_set gpt2_fields[] = {
-    {"train.steps", "1000"},    {"train.batch", "16"},      {"train.micro_batch", "16"},
-    {"train.sequence", "128"},  {"train.lr", "cosine"},     {"train.lr.peak", "4e-3"},
-    {"train.lr.final", "4e-4"}, {"train.lr.warmup", "0.1"}, {"train.seed", "1234"}};
+static const mpt_set gpt2_fields[] = {{"train.steps", "1000"},    {"train.batch", "16"},
+                                      {"train.sequence", "128"},  {"train.lr", "cosine"},
+                                      {"train.lr.peak", "4e-3"},  {"train.lr.final", "4e-4"},
+                                      {"train.lr.warmup", "0.1"}, {"train.seed", "1234"}};
 
 static mpt_recipe *host_recipe(mpt_ctx *ctx, const mpt_set *sets, size_t n_sets) {
     mpt_recipe *recipe;
