@@ -1,5 +1,5 @@
-/* The CUDA backend where the host's memory runs out: every allocation of compiling, of opening
- * the device and of a step fails once, and then nothing is lost. The device aborts where
+/* The CUDA backend where the host's memory runs out: every allocation of a trainer, which opens
+ * the device, fails once, and then nothing is lost; steps have none. The device aborts where
  * something of its own was not given back. */
 #include "allowance.h"
 
@@ -33,10 +33,19 @@ static mpt_status compile(mpt_ctx *ctx, run *r) {
     return mpt_compile(r->recipe, &options, &r->program);
 }
 
-static void end(run *r) {
+/* A program in a context whose allocations are counted. */
+static mpt_ctx *begin(allowance *a, run *r) {
+    mpt_ctx *ctx = allowance_context(a, -1);
+    assert_mpt_ok(ctx, compile(ctx, r));
+    return ctx;
+}
+
+static void end(mpt_ctx *ctx, const allowance *a, run *r) {
     mpt_trainer_destroy(r->trainer);
     mpt_program_destroy(r->program);
     mpt_recipe_destroy(r->recipe);
+    mpt_ctx_destroy(ctx);
+    assert_int_equal(a->live, 0);
 }
 
 /* A clear text, whichever of the parts it was that wanted memory. */
@@ -51,10 +60,9 @@ static void assert_says_memory(const mpt_ctx *ctx, mpt_status status, long n) {
 static void test_create_when_any_allocation_fails_then_said_and_nothing_is_lost(void **state) {
     (void)state;
     allowance a;
-    mpt_ctx *ctx = allowance_context(&a, -1);
     run r;
     mpt_step_result result;
-    assert_mpt_ok(ctx, compile(ctx, &r));
+    mpt_ctx *ctx = begin(&a, &r);
     long live = a.live, n = 0;
     for (mpt_status status = MPT_OUT_OF_MEMORY; status != MPT_OK; n++) {
         a.left = n;
@@ -68,26 +76,22 @@ static void test_create_when_any_allocation_fails_then_said_and_nothing_is_lost(
     }
     assert_true(n > 10);
     assert_mpt_ok(ctx, mpt_trainer_step(r.trainer, NULL, &result));
-    end(&r);
-    mpt_ctx_destroy(ctx);
-    assert_int_equal(a.live, 0);
+    end(ctx, &a, &r);
 }
 
 /* Steps take no memory of the host at all, so that none can be refused there. */
 static void test_step_when_no_allocation_is_left_then_it_needs_none(void **state) {
     (void)state;
     allowance a;
-    mpt_ctx *ctx = allowance_context(&a, -1);
     run r;
     mpt_step_result result;
-    assert_mpt_ok(ctx, compile(ctx, &r));
+    mpt_ctx *ctx = begin(&a, &r);
     assert_mpt_ok(ctx, mpt_trainer_create(r.program, NULL, &r.trainer));
     a.left = 0;
     for (int i = 0; i < 3; i++)
         assert_mpt_ok(ctx, mpt_trainer_step(r.trainer, NULL, &result));
     a.left = -1;
-    end(&r);
-    mpt_ctx_destroy(ctx);
+    end(ctx, &a, &r);
 }
 
 static const struct CMUnitTest cases[] = {
