@@ -28,7 +28,7 @@ static __device__ __forceinline__ void ssm_note(const ssm_job &job, const ssm_pl
 
 /* The block's work: one chunk and head, slab by slab of head_dim; tiles of 64 tokens j. */
 template <int WIDTH, int PLANES> struct ssm_dx {
-    enum { N = SSM_DX_OTHERS / 8, B = 0, C, X, DY };
+    enum { N = SSM_DX_OTHERS / 8, B = 0, C, X, DY, SOURCES };
     const ssm_job &job;
     const ssm_place &k;
     const tile_source *of; /* B, C, X, DY: in shared memory, as k, since registers are short */
@@ -218,28 +218,29 @@ static __device__ void ssm_keep(const ssm_job &job, const ssm_place &k) {
 
 template <int WIDTH, int PLANES>
 static __global__ void __launch_bounds__(TILE_THREADS) ssm_dx_kernel(ssm_job job) {
+    typedef ssm_dx<WIDTH, PLANES> work;
     __shared__ ssm_rate rates[SSM_DX_OTHERS];
     __shared__ double rows[TILE_WARPS * SSM_DX_OTHERS];
     __shared__ ssm_place k;
-    __shared__ tile_source of[4];
+    __shared__ tile_source of[work::SOURCES];
     GPU_DYNAMIC_SHARED(uint16_t, shared);
     enum { OWN = tile_layout<WIDTH, PLANES>::size(TILE_ROWS) };
     uint16_t *wide = shared + 2 * OWN;
     if (threadIdx.x == 0) {
         k = ssm_place_of(job, blockIdx.x, job.s.heads);
-        of[0] = ssm_b(job, k, job.b), of[1] = ssm_b(job, k, job.c);
-        of[2] = ssm_x(job, k, job.x), of[3] = ssm_x(job, k, job.dy);
+        of[work::B] = ssm_b(job, k, job.b), of[work::C] = ssm_b(job, k, job.c);
+        of[work::X] = ssm_x(job, k, job.x), of[work::DY] = ssm_x(job, k, job.dy);
     }
     __syncthreads();
-    ssm_dx<WIDTH, PLANES> w = {job,
-                               k,
-                               of,
-                               0,
-                               {shared, shared + OWN},
-                               wide,
-                               wide + ssm_wide<WIDTH, SSM_DX_OTHERS>(),
-                               rates,
-                               rows};
+    work w = {job,
+              k,
+              of,
+              0,
+              {shared, shared + OWN},
+              wide,
+              wide + ssm_wide<WIDTH, SSM_DX_OTHERS>(),
+              rates,
+              rows};
     for (int64_t i = threadIdx.x; i < k.n; i += TILE_THREADS) {
         int64_t at = ssm_at(job, k, i);
         job.room.ddelta[at] = job.room.share[at] = 0.0f;
@@ -247,8 +248,8 @@ static __global__ void __launch_bounds__(TILE_THREADS) ssm_dx_kernel(ssm_job job
     }
     for (; w.slab < job.s.head_dim; w.slab += WIDTH)
         for (int64_t first = 0; first < k.n; first += TILE_ROWS) {
-            tile_operand b = {of[0], first, w.own[0]};
-            tile_operand x = {of[2], first, w.own[1]};
+            tile_operand b = {of[work::B], first, w.own[0]};
+            tile_operand x = {of[work::X], first, w.own[1]};
             float dx[WIDTH / 8][4] = {};
             __syncthreads();
             tile_stage<WIDTH, PLANES, TILE_ROWS>(b.from, first, 0, b.tile);
